@@ -1,0 +1,1 @@
+"""Admit, run and shape tool calls."""

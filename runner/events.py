@@ -1,0 +1,70 @@
+"""What happened, as values: the trajectory, the terminal and hooks listen to one stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+SCHEMA = 1  # version of the trajectory; raised when a reader of the old one would misread the new
+KINDS = (
+    "session.started",
+    "turn.started",
+    "slot.waiting",
+    "slot.acquired",
+    "model.requested",
+    "model.retried",
+    "model.replied",
+    "reply.parsed",
+    "note.added",
+    "tool.queued",
+    "tool.started",
+    "tool.retried",
+    "tool.progressed",
+    "tool.finished",
+    "tool.late",
+    "approval.asked",
+    "approval.answered",
+    "breaker.opened",
+    "breaker.probed",
+    "breaker.closed",
+    "loop.noticed",
+    "loop.refused",
+    "context.truncated",
+    "context.summarised",
+    "context.slid",
+    "skills.changed",
+    "agent.started",
+    "agent.finished",
+    "memory.saved",
+    "turn.finished",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One thing that happened. `time` is RFC 3339 in UTC; `data` is already redacted."""
+
+    seq: int
+    time: str
+    session: str
+    turn: int
+    iteration: int
+    type: str
+    data: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON line of the trajectory and of `--events`."""
+        return {
+            "seq": self.seq,
+            "time": self.time,
+            "session": self.session,
+            "turn": self.turn,
+            "iteration": self.iteration,
+            "type": self.type,
+            **self.data,
+        }
+
+
+Listener = Callable[[Event], None]
+Emit = Callable[..., None]  # emit("tool.started", call_id=…, tool=…)

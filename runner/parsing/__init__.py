@@ -1,0 +1,1 @@
+"""Reply → tool calls."""
