@@ -11,7 +11,7 @@ from typing import Any, Protocol
 class ToolError(Exception):
     """A skill's way to say that a call failed. `retryable`: the same call may work later."""
 
-    def __init__(self, message: str, retryable: bool = False) -> None:  # noqa: FBT001, FBT002 - public API
+    def __init__(self, message: str, retryable: bool = False) -> None:
         super().__init__(message)
         self.retryable = retryable
 
@@ -33,7 +33,7 @@ class SkillContext:
     manifest was granted. `log`: a logger that keeps what it is told with the call.
     """
 
-    def __init__(  # noqa: PLR0913 - built in one place, by the runner
+    def __init__(
         self,
         *,
         session_id: str,
@@ -63,7 +63,7 @@ class SkillContext:
         self._on_progress = on_progress
         self._clock = clock
 
-    def path(self, name: str, write: bool = False) -> Path:  # noqa: FBT001, FBT002 - public API
+    def path(self, name: str, write: bool = False) -> Path:
         """The file of that name inside the workspace; `ToolError` when it lies outside.
 
         With `write=True` no other call may write it until this call ends.
