@@ -1,0 +1,233 @@
+"""Where skill code runs: daemon threads of our own and a separate loop for `async def`.
+
+A thread that hangs is abandoned, never joined: the process can always exit. Whatever the code
+raises comes back as a value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ..types import Outcome, Raised, Returned, TimedOut
+
+IDLE_SECONDS = 30.0  # an idle thread ends after this, so that a burst leaves no threads behind
+
+
+class Job:
+    """One attempt under way. Ends once: by itself, at its deadline, or cancelled.
+
+    `future` gives the outcome on the core loop. `began` is when the function itself began, after
+    the skill was loaded. `on_late` is called, on the core loop, when an abandoned job ends.
+    """
+
+    __slots__ = ("_context", "_loop", "_work", "abandoned", "began", "future", "on_late")
+
+    def __init__(self, work: Callable[[Job], Any], loop: asyncio.AbstractEventLoop) -> None:
+        self._work = work
+        self._loop = loop
+        self._context = contextvars.copy_context()
+        self.future: asyncio.Future[Outcome | None] = loop.create_future()
+        self.began: float | None = None
+        self.abandoned = False
+        self.on_late: Callable[[Outcome], None] | None = None
+
+    def run(self) -> None:
+        """On a worker thread. The one place that catches everything a skill may raise."""
+        owner = os.getpid()
+        outcome: Outcome
+        try:
+            outcome = Returned(self._context.run(self._work, self))
+        except BaseException as error:  # noqa: BLE001 - a skill's SystemExit is a value, never ours
+            outcome = Raised(error)
+        if os.getpid() != owner:
+            os._exit(1)  # a forked copy of the host must not go on as the host
+        self.deliver(outcome)
+
+    def deliver(self, outcome: Outcome) -> None:
+        """From any thread: hands the outcome to the core loop, if there still is one."""
+        try:
+            self._loop.call_soon_threadsafe(self._settle, outcome)
+        except RuntimeError:
+            pass  # the host closed its loop while this call was still running
+
+    def abandon(self, outcome: Outcome | None) -> None:
+        """On the core loop: nobody waits any longer. `None` stands for cancelled."""
+        if not self.future.done():
+            self.abandoned = True
+            self.future.set_result(outcome)
+
+    def _settle(self, outcome: Outcome) -> None:
+        if not self.future.done():
+            self.future.set_result(outcome)
+        elif self.on_late is not None:
+            self.on_late(outcome)
+
+
+class Workers:
+    """Threads that run jobs. Grows when all are busy; a hung one simply stays away."""
+
+    def __init__(self) -> None:
+        self._idle: deque[queue.SimpleQueue[Job | None]] = deque()
+        self._closed = False
+        self._count = 0
+
+    def submit(self, work: Callable[[Job], Any]) -> Job:
+        """Starts the work on a thread at once; never queues behind other work."""
+        job = Job(work, asyncio.get_running_loop())
+        try:
+            inbox = self._idle.pop()
+        except IndexError:
+            inbox = queue.SimpleQueue()
+            self._count += 1
+            threading.Thread(
+                target=self._serve, args=(inbox,), name=f"runner-worker-{self._count}", daemon=True
+            ).start()
+        inbox.put(job)
+        return job
+
+    async def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The function's result, from a thread; for our own blocking work."""
+        outcome = await self.submit(lambda _job: function(*arguments)).future
+        if isinstance(outcome, Raised):
+            raise outcome.error
+        return outcome.value if isinstance(outcome, Returned) else None
+
+    def close(self) -> None:
+        """Ends the idle threads. Busy ones end when their call does."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().put(None)
+
+    def _serve(self, inbox: queue.SimpleQueue[Job | None]) -> None:
+        while True:
+            try:
+                job = inbox.get(timeout=IDLE_SECONDS)
+            except queue.Empty:
+                try:
+                    self._idle.remove(inbox)
+                except ValueError:
+                    continue  # taken between the time-out and now: a job is on its way
+                return
+            if job is None:
+                return
+            job.run()
+            del job
+            if self._closed:
+                return
+            self._idle.append(inbox)
+
+
+class SkillLoop:
+    """One event loop for `async def` tools in a thread of its own; replaced when it stops answering."""
+
+    def __init__(
+        self, *, patience: float = 0.5, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.patience = patience
+        self.replaced = 0
+        self._clock = clock
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def submit(self, make: Callable[[Job], Coroutine[Any, Any, Any]]) -> Job:
+        """Starts the coroutine there."""
+        job = Job(make, asyncio.get_running_loop())
+        loop = self._loop or self._start()
+        loop.call_soon_threadsafe(self._begin, loop, job, make)
+        return job
+
+    async def check(self) -> None:
+        """After a time-out: a loop that does not answer is blocked by a call; start a new one."""
+        loop = self._loop
+        if loop is None:
+            return
+        answered = threading.Event()
+        loop.call_soon_threadsafe(answered.set)
+        until = self._clock() + self.patience
+        while not answered.is_set():
+            if self._clock() > until:
+                self._loop = None if self._loop is loop else self._loop
+                self.replaced += 1
+                return
+            await asyncio.sleep(0.01)
+
+    def close(self) -> None:
+        """Stops the loop, if it still answers."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop = None
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        loop = self._loop = asyncio.new_event_loop()
+        threading.Thread(
+            target=_serve_loop, args=(loop,), name="runner-skill-loop", daemon=True
+        ).start()
+        return loop
+
+    @staticmethod
+    def _begin(
+        loop: asyncio.AbstractEventLoop, job: Job, make: Callable[[Job], Coroutine[Any, Any, Any]]
+    ) -> None:
+        task = loop.create_task(_contained(job, make), context=job._context)  # noqa: SLF001 - one module
+        job.future.add_done_callback(lambda _f: loop.call_soon_threadsafe(_stop, job, task))
+
+
+async def _contained(job: Job, make: Callable[[Job], Coroutine[Any, Any, Any]]) -> None:
+    outcome: Outcome
+    try:
+        outcome = Returned(await make(job))
+    except BaseException as error:  # noqa: BLE001 - as on a worker thread
+        outcome = Raised(error)
+    job.deliver(outcome)
+
+
+def _stop(job: Job, task: asyncio.Task[None]) -> None:
+    if job.abandoned:
+        task.cancel()
+
+
+def _serve_loop(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+
+
+async def outcome_of(job: Job, timeout: float | None, load_timeout: float) -> Outcome | None:
+    """Waits until the job ends, `timeout` seconds after its function began, or it is cancelled.
+
+    `None` means cancelled. While the skill is being loaded, `load_timeout` counts instead.
+    """
+    if timeout is None:
+        return await job.future
+    loop = asyncio.get_running_loop()
+    submitted = loop.time()
+    timer: asyncio.TimerHandle | None = None
+
+    def check() -> None:
+        nonlocal timer
+        began = job.began
+        due = submitted + load_timeout + timeout if began is None else began + timeout
+        left = due - time.monotonic()
+        if left <= 0:
+            job.abandon(TimedOut())
+        else:
+            timer = loop.call_later(left, check)
+
+    timer = loop.call_later(timeout, check)
+    try:
+        return await job.future
+    finally:
+        if timer is not None:
+            timer.cancel()
