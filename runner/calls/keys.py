@@ -1,0 +1,32 @@
+"""One text for equal calls, and the key a call keeps across attempts and crashes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+
+def canonical(value: Any) -> str:
+    """The same text for equal JSON values: keys sorted, `1.0` as `1`, no whitespace."""
+    return json.dumps(
+        _plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str
+    )
+
+
+def idempotency_key(
+    session: str, turn: int | str, tool: str, arguments: Any, succeeded: int
+) -> str:
+    """The same for every attempt of one call; another one once the same call has succeeded."""
+    text = canonical([session, turn, tool, arguments, succeeded])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return value
