@@ -1,0 +1,178 @@
+"""What a model server's failure means: who may try again, and what the user can do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from ..errors import (
+    ContextOverflow,
+    ModelError,
+    ModelRefused,
+    ModelUnavailable,
+    ReplyUnreadable,
+    ToolsUnsupported,
+)
+
+OK, REDIRECT, BAD, TOO_LARGE, RATE_LIMITED, SERVER_FAULT = 200, 300, 400, 413, 429, 500
+MAX_DETAIL = 300
+KEY_REFUSED = frozenset({401, 403})
+TRY_LATER = frozenset({408, 409, 425, RATE_LIMITED})
+NEVER = frozenset({501, 505})
+OVERFLOW = re.compile(
+    r"context_length_exceeded|exceed_context_size|maximum context length|max(?:imum)? context length"
+    r"|exceeds? (?:the |its )?(?:available )?context (?:size|window|length|limit)"
+    r"|context window exceeds|exceeds? the context|greater than the context length"
+    r"|prompt is too long|prompt too long|prompt exceeds max|maximum prompt length"
+    r"|input is too long|input length (?:and|exceeds)|range of input length"
+    r"|input token count.{0,40}exceeds|exceeds? the maximum number of (?:input )?tokens"
+    r"|reduce the length of the (?:messages|prompt)|exceeded model token limit"
+    r"|too many (?:input )?tokens|`?inputs`? tokens \+ `?max_new_tokens"
+    r"|token(?:s|ized)?\b.{0,60}exceeds? the (?:model'?s? )?(?:limit|context)|contextwindowexceeded",
+    re.IGNORECASE | re.DOTALL,
+)
+NO_TOOLS = re.compile(
+    r"not support tools|not support (?:function|tool)[ -]?call|support tool use"
+    r"|tools?(?: use| calling)? (?:is|are) not supported|tools param requires"
+    r"|enable-auto-tool-choice|not support parameters: \[[^\]]*'tools'",
+    re.IGNORECASE,
+)
+UNREADABLE = re.compile(
+    r"does not match the expected peg|error parsing tool call|failed to parse tool call"
+    r"|failed to parse input at pos|tool_use_failed|xml syntax error",
+    re.IGNORECASE,
+)
+NO_MODEL = re.compile(
+    r"model\b.{0,120}(?:not found|does not exist|not exist)", re.IGNORECASE | re.DOTALL
+)
+NO_QUOTA = re.compile(
+    r"insufficient_quota|exceeded your current quota|credit balance is too low", re.IGNORECASE
+)
+HTML = re.compile(r"\s*<(?:!doctype|html|head|body|h1|center|title)\b", re.IGNORECASE)
+
+
+def classify(
+    status: int | None,
+    text: str,
+    *,
+    model: str = "the model",
+    where: str = "",
+    retry_after: float | None = None,
+    key_env: str = "",
+) -> ModelError:
+    """The exception for an answer that is not a reply; `status` None: it came inside a stream."""
+    place = f"{model} at {where}" if where else model
+    if HTML.match(text):
+        return _html(status, place, retry_after)
+    detail = detail_of(text)
+    if status in KEY_REFUSED:
+        advice = f"check the variable {key_env}" if key_env else "set [model] api_key_env"
+        return ModelRefused(f"{place} refused the key ({status}): {detail}; {advice}")
+    known = _by_text(status, f"{place}: {detail}", model)
+    return known or _by_status(status, place, detail, retry_after)
+
+
+def unreachable(where: str, reason: str, *, advice: str = "") -> ModelUnavailable:
+    """The exception for a server that cannot be connected to."""
+    return ModelUnavailable(
+        one_line(f"cannot reach {where}: {reason}{'; ' + advice if advice else ''}")
+    )
+
+
+def cut_off(model: str) -> ModelUnavailable:
+    """The exception for a reply that ended before it was complete."""
+    return ModelUnavailable(f"{model}: the connection ended before the reply was complete")
+
+
+def read_retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
+    """Seconds the server asks to wait, from a number or a date; headers in lower case."""
+    milliseconds = headers.get("retry-after-ms", "")
+    if _is_number(milliseconds):
+        return float(milliseconds) / 1000
+    value = headers.get("retry-after", "").strip()
+    if _is_number(value):
+        return float(value)
+    try:
+        when = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return max(0.0, (when - (now or datetime.now(UTC))).total_seconds())
+
+
+def detail_of(text: str) -> str:
+    """The sentence inside an error body, whatever the provider wraps it in; one line, cut."""
+    try:
+        return one_line(_inner(json.loads(text)) or text)
+    except (ValueError, RecursionError):
+        return one_line(text)
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks and control characters, at most `MAX_DETAIL` characters."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 8 * MAX_DETAIL]).split())
+    return line if len(line) <= MAX_DETAIL else line[: MAX_DETAIL - 1] + "…"
+
+
+def _inner(value: Any) -> str:
+    if isinstance(value, list) and value:
+        return _inner(value[0])
+    if not isinstance(value, dict):
+        return value if isinstance(value, str) else ""
+    for key in ("error", "message", "detail", "msg"):
+        found = _inner(value.get(key))
+        if found:
+            code = value.get("code")
+            return f"{found} ({code})" if isinstance(code, str) and code not in found else found
+    return ""
+
+
+def _by_text(status: int | None, said: str, model: str) -> ModelError | None:
+    if status != RATE_LIMITED and (status == TOO_LARGE or OVERFLOW.search(said)):
+        return ContextOverflow(said)
+    if NO_TOOLS.search(said):
+        return ToolsUnsupported(said)
+    if UNREADABLE.search(said):
+        return ReplyUnreadable(f"the server could not read its own model's reply: {said}")
+    if NO_MODEL.search(said):
+        return ModelRefused(f"{said}; {_pull_advice(model)}")
+    if NO_QUOTA.search(said):
+        return ModelRefused(f"{said}; the account has no credit left")
+    return None
+
+
+def _by_status(
+    status: int | None, place: str, detail: str, retry_after: float | None
+) -> ModelError:
+    if status is None:
+        return ModelUnavailable(f"{place}: {detail}", retry_after=retry_after)
+    said = f"{place} answered {status}{': ' + detail if detail else ''}"
+    if _may_pass(status):
+        return ModelUnavailable(said, retry_after=retry_after)
+    if REDIRECT <= status < BAD:
+        return ModelRefused(f"{place} redirects elsewhere ({status}): is base_url right?")
+    return ModelRefused(said)
+
+
+def _may_pass(status: int) -> bool:
+    return status in TRY_LATER or (status >= SERVER_FAULT and status not in NEVER)
+
+
+def _html(status: int | None, place: str, retry_after: float | None) -> ModelError:
+    said = f"{place} answered HTML, not JSON{f' ({status})' if status else ''}: is base_url right?"
+    if status is not None and _may_pass(status):
+        return ModelUnavailable(said, retry_after=retry_after)
+    return ModelRefused(said)
+
+
+def _pull_advice(model: str) -> str:
+    provider, _, name = model.partition("/")
+    return f"get it with: ollama pull {name}" if provider == "ollama" else "check [model] name"
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"\d{1,9}(\.\d+)?", text) is not None
