@@ -1,0 +1,136 @@
+"""Read, write and edit the text files of the workspace."""
+
+import re
+from difflib import get_close_matches
+from pathlib import Path
+
+from runner import SkillContext, ToolError
+
+from .nearest import missing, name_of
+from .text import Text, decoded, lines_of
+
+MAX_LINES = 500
+MAX_CHARS = 20_000
+MAX_BYTES = 10_000_000
+
+
+def read_file(path: str, ctx: SkillContext, offset: int = 1, limit: int = MAX_LINES) -> str:
+    """Numbered lines of a file, after a line that says which of how many these are."""
+    file = _existing(path, ctx)
+    lines = lines_of(decoded(path, ctx.read_bytes(path)).content)
+    name = name_of(ctx, file)
+    if not lines:
+        return f"{name} is empty"
+    if offset > len(lines):
+        raise ToolError(f"{name} has {len(lines)} lines; there is no line {offset}")
+    page: list[str] = []
+    room = MAX_CHARS
+    for number, line in enumerate(lines[offset - 1 : offset - 1 + limit], start=offset):
+        room -= len(line) + 8
+        if room < 0 and page:
+            break
+        page.append(f"{number}\t{line}")
+    last = offset + len(page) - 1
+    go_on = f"; read on with offset={last + 1}" if last < len(lines) else ""
+    return "\n".join([f"{name}, lines {offset}-{last} of {len(lines)}{go_on}", *page])
+
+
+def write_file(path: str, content: str, ctx: SkillContext) -> str:
+    """Writes the whole file, unless that would overwrite something nobody has looked at."""
+    file = ctx.path(path, write=True)
+    if file.is_dir():
+        raise ToolError(f"{path!r} is a folder; give the path of a file in it")
+    existed = file.exists()
+    if existed and (reason := ctx.stale(path)):
+        raise ToolError(
+            f"not written: {reason}. Call read_file with path {path!r}, then decide: "
+            "edit_file for a change, or write_file again to replace it all."
+        )
+    _make_folder(path, file, ctx)
+    ctx.write_bytes(path, content.encode())
+    count = len(lines_of(content))
+    return f"{'replaced' if existed else 'created'} {name_of(ctx, file)}, {count} lines"
+
+
+def edit_file(
+    path: str,
+    old: str,
+    new: str,
+    ctx: SkillContext,
+    all: bool = False,  # noqa: A002 - the plainest word for a model
+) -> str:
+    """Replaces a text that occurs exactly once, or every occurrence."""
+    file = ctx.path(path, write=True)
+    _existing(path, ctx)
+    if reason := ctx.stale(path):
+        raise ToolError(f"not edited: {reason}. Call read_file with path {path!r} first.")
+    if old == new:
+        raise ToolError("not edited: old and new are the same text")
+    text = decoded(path, ctx.read_bytes(path))
+    found = list(_pattern(old).finditer(text.content))
+    numbers = [text.content.count("\n", 0, match.start()) + 1 for match in found]
+    if not found:
+        raise ToolError(f"not edited: {_why_not_found(path, old, text)}")
+    if len(found) > 1 and not all:
+        raise ToolError(
+            f"not edited: the old text occurs {len(found)} times, at lines {_some(numbers)}. "
+            "Add the lines around it so that it is unique, or set all to true."
+        )
+    ctx.write_bytes(path, _replaced(path, text, old, new))
+    return f"edited {name_of(ctx, file)}: {len(found)} replaced, at lines {_some(numbers)}"
+
+
+def _existing(path: str, ctx: SkillContext) -> Path:
+    file = ctx.path(path)
+    if not file.is_file():
+        raise missing(ctx, path, "file")
+    if (size := file.stat().st_size) > MAX_BYTES:
+        raise ToolError(f"{path} has {size:,} bytes, over {MAX_BYTES:,}; use search_files on it")
+    return file
+
+
+def _make_folder(path: str, file: Path, ctx: SkillContext) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        part = next(p for p in file.parents if p.exists())
+        raise ToolError(
+            f"cannot write {path!r}: {name_of(ctx, part)!r} is a file, not a folder"
+        ) from error
+
+
+def _pattern(old: str) -> re.Pattern[str]:
+    """Matches the text whatever the file's line endings are."""
+    return re.compile(r"\r?\n".join(map(re.escape, old.replace("\r\n", "\n").split("\n"))))
+
+
+def _replaced(path: str, text: Text, old: str, new: str) -> bytes:
+    replacement = new.replace("\r\n", "\n").replace("\n", text.newline)
+    content = _pattern(old).sub(lambda _match: replacement, text.content)
+    try:
+        return text.encoded(content)
+    except UnicodeEncodeError as error:
+        bad = content[error.start : error.end]
+        raise ToolError(f"not edited: {path} is {text.encoding} and cannot hold {bad!r}") from error
+
+
+def _why_not_found(path: str, old: str, text: Text) -> str:
+    """The likeliest reason: line numbers, white space, or a line that is only similar."""
+    wanted = [line for line in lines_of(old) if line.strip()]
+    if wanted and all(re.match(r"\s*\d+\t", line) for line in wanted):
+        return "the old text begins with line numbers; leave them out"
+    lines = lines_of(text.content)[:5_000]
+    first = " ".join(wanted[0].split()) if wanted else ""
+    for number, line in enumerate(lines, start=1):
+        if first and " ".join(line.split()) == first:
+            return (
+                f"the old text is not in {path}, but line {number} begins like it: {line!r}. "
+                "White space or the lines after it differ; copy them exactly."
+            )
+    near = get_close_matches(first, [line.strip() for line in lines if len(line) < 500], n=1)
+    hint = f"The most similar line is {near[0]!r}." if near else "Read the file again."
+    return f"the old text is not in {path}. {hint}"
+
+
+def _some(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:10])) + (" …" if len(numbers) > 10 else "")
