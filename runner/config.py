@@ -33,6 +33,7 @@ from .settings import (
     BreakerConfig,
     ContextConfig,
     HooksConfig,
+    Key,
     LimitsConfig,
     LoopConfig,
     MemoryConfig,
@@ -156,7 +157,7 @@ def shown(config: Config) -> dict[str, dict[str, dict[str, Any]]]:
     }
 
 
-def _values(settings: Any, keys: Mapping[str, Any]) -> dict[str, Any]:
+def _values(settings: Any, keys: Mapping[str, Key]) -> dict[str, Any]:
     return {name: _plain(getattr(settings, key.attribute)) for name, key in keys.items()}
 
 
@@ -178,7 +179,10 @@ def _file(file: Path | None, cwd: Path) -> Path | None:
     if file is not None:
         return cwd / file
     default = cwd / DEFAULT_FILE
-    return default if default.exists() else None
+    try:
+        return default if default.exists() or default.is_symlink() else None
+    except OSError:  # reading it will say why
+        return default
 
 
 def _project(path: Path) -> Path:
@@ -246,19 +250,20 @@ class _Draft:
             )
         return checked
 
-    def built(self, table: str, keys: Mapping[str, Any]) -> dict[str, Any]:
+    def built(self, table: str, keys: Mapping[str, Key]) -> dict[str, Any]:
         """The fields of a table: what was given, else the defaults."""
-        given = self.values[table]
         for name in keys:
             self.origins.setdefault(f"{table}.{name}", "default")
+        given = self.values[table]
         return {
-            key.attribute: given[name]
-            if name in given
-            else check(key.rule, key.default, self.project, self.home)
-            if key.rule.sort in {"path", "paths"}
-            else key.default
+            key.attribute: given[name] if name in given else self._default(key)
             for name, key in keys.items()
         }
+
+    def _default(self, key: Key) -> Any:
+        if key.rule.sort in {"path", "paths"}:
+            return check(key.rule, key.default, self.project, self.home)
+        return key.default
 
 
 def _rule(given: Given) -> Rule:

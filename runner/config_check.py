@@ -182,8 +182,10 @@ def _path(value: Any, base: Path, home: Path) -> Path:
     if not text:
         raise Wrong('must not be empty; "." is the folder itself')
     path = home / text[2:] if text == "~" or text.startswith(("~/", "~\\")) else base / text
-    # `..` is taken out the way the system would: through links, not by cutting text
-    return path.resolve() if ".." in path.parts else path
+    try:  # `..` is taken out the way the system would: through links, not by cutting text
+        return path.resolve() if ".." in path.parts else path
+    except (OSError, RuntimeError) as error:
+        raise Wrong("goes round in circles through links; name another place") from error
 
 
 def _policies(value: Any) -> Mapping[str, str]:
