@@ -9,8 +9,9 @@ from typing import Any
 
 from ..errors import ModelError, ModelRefused
 from ..types import JSON, Message, Usage
-from .base import CallPart, Chunk, ModelInfo, ModelRequest, ToolSpec
+from .base import CallPart, Chunk, ModelInfo, ModelRequest
 from .errors import OK, classify, cut_off, read_retry_after
+from .openai import openai_tool
 from .wire import Answer, CutError, exchange
 
 DEFAULT_URL = "http://127.0.0.1:11434"
@@ -79,7 +80,7 @@ class OllamaModel:
             "truncate": False,  # an error instead of a prompt cut from the front in silence
         }
         if request.tools:
-            body["tools"] = [_tool(tool) for tool in request.tools]
+            body["tools"] = [openai_tool(tool) for tool in request.tools]
         if request.schema is not None:
             body["format"] = request.schema
             if self._info and self._info.thinking:
@@ -174,11 +175,6 @@ def _message(message: Message) -> JSON:
         sent["tool_name"] = message.tool or ""
         sent["tool_call_id"] = message.tool_call_id or ""
     return sent
-
-
-def _tool(tool: ToolSpec) -> JSON:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return {"type": "function", "function": function}
 
 
 def _call_part(call: Any) -> CallPart:

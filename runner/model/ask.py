@@ -1,0 +1,106 @@
+"""Ask the model once, patiently: try again while its failure may pass."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+
+from ..errors import ModelUnavailable
+from ..events import Emit
+from ..types import ModelReply
+from .base import Model, ModelRequest
+from .stream import collect
+
+FIRST_DELAY = 0.5
+MAX_DELAY = 8.0
+MAX_RETRY_AFTER = 60.0
+
+
+async def ask(
+    model: Model,
+    request: ModelRequest,
+    *,
+    next_id: Callable[[], str],
+    emit: Emit,
+    retries: int = 3,
+    on_text: Callable[[str], None] | None = None,
+    on_reasoning: Callable[[str], None] | None = None,
+    on_restart: Callable[[], None] | None = None,
+    deadline: float | None = None,
+    rng: random.Random | None = None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> ModelReply:
+    """The reply, after at most `retries` further attempts and never past `deadline`.
+
+    Only `ModelUnavailable` is tried again. Raises `ModelError`. `on_restart` is called when an
+    attempt that had already shown something broke: what it showed is void, and the next one
+    starts from the beginning.
+    """
+    attempt = 0
+    while True:
+        shown = _Shown(on_text, on_reasoning)
+        try:
+            return await _attempt(model, request, shown, next_id)
+        except ModelUnavailable as error:
+            delay = _delay(error, attempt, rng)
+            late = deadline is not None and clock() + delay >= deadline
+            if attempt >= retries or late or delay > MAX_RETRY_AFTER:
+                raise
+            emit("model.retried", reason=str(error), delay=round(delay, 3))
+        if shown.any and on_restart:
+            on_restart()
+        attempt += 1
+        await sleep(delay)
+
+
+async def _attempt(
+    model: Model, request: ModelRequest, shown: _Shown, next_id: Callable[[], str]
+) -> ModelReply:
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(request.timeout) as silence:
+            return await collect(
+                model.complete(request),
+                next_id=next_id,
+                on_text=shown.text,
+                on_reasoning=shown.reasoning,
+                on_chunk=lambda: silence.reschedule(loop.time() + request.timeout),
+                model=model.name,
+            )
+    except TimeoutError as error:
+        raise ModelUnavailable(f"{model.name} sent nothing for {request.timeout:g} s") from error
+
+
+def _delay(error: ModelUnavailable, attempt: int, rng: random.Random | None) -> float:
+    """Half a second, doubling to eight, shortened by up to half so that clients do not march in step."""
+    if error.retry_after is not None:
+        return error.retry_after
+    longest = min(MAX_DELAY, FIRST_DELAY * 2.0 ** min(attempt, 10))
+    share = (rng or random).random()
+    return longest * (0.5 + share / 2)
+
+
+class _Shown:
+    """Passes pieces on and remembers whether there were any."""
+
+    def __init__(
+        self,
+        on_text: Callable[[str], None] | None,
+        on_reasoning: Callable[[str], None] | None,
+    ) -> None:
+        self.any = False
+        self._on_text = on_text
+        self._on_reasoning = on_reasoning
+
+    def text(self, text: str) -> None:
+        self.any = True
+        if self._on_text:
+            self._on_text(text)
+
+    def reasoning(self, text: str) -> None:
+        self.any = True
+        if self._on_reasoning:
+            self._on_reasoning(text)
