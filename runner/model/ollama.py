@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
 
@@ -140,9 +141,12 @@ class OllamaModel:
 
 def mend_url(base_url: str) -> tuple[str, list[str]]:
     """The server's root address, and what was wrong with the one given."""
-    url = (base_url or DEFAULT_URL).rstrip("/")
-    if "://" not in url:
-        url = f"http://{url}"
+    url = (base_url.strip() or DEFAULT_URL).rstrip("/")
+    if "://" not in url:  # as OLLAMA_HOST has it: a host, perhaps with a port
+        host, slash, path = url.partition("/")
+        port = "" if re.search(r":\d+$", host) else ":11434"
+        url = f"http://{'127.0.0.1' if host.startswith(':') else ''}{host}{port}{slash}{path}"
+    url = url.replace("://0.0.0.0", "://127.0.0.1")  # where a server listens is not where it is
     for ending in ("/v1", "/api"):
         if url.endswith(ending):
             mended = url.removesuffix(ending)
