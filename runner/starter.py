@@ -8,6 +8,9 @@ from pathlib import Path
 
 from .errors import ConfigError
 
+DEMO_GOAL = (
+    "Find every line with API_KEY in the documents, drop duplicates, and make a table by file."
+)
 _HERE = Path(__file__).resolve().parent
 
 

@@ -23,7 +23,7 @@ def list_files(
     ctx: SkillContext, path: str = ".", pattern: str = "", recursive: bool = False
 ) -> str:
     """The paths in a folder, one a line, relative to the workspace."""
-    folder = ctx.path(path)
+    folder = ctx.path(path).resolve()
     if folder.is_file():
         return name_of(ctx, folder)
     if not folder.is_dir():
@@ -45,7 +45,7 @@ def list_files(
 
 def search_files(text: str, ctx: SkillContext, path: str = ".", pattern: str = "") -> str:
     """The lines that contain a text, as `path:line: text`."""
-    start = ctx.path(path)
+    start = ctx.path(path).resolve()
     if not start.exists():
         raise missing(ctx, path, "file or folder")
     exact: list[str] = []
@@ -53,7 +53,7 @@ def search_files(text: str, ctx: SkillContext, path: str = ".", pattern: str = "
     searched = 0
     for file in _searchable(ctx, start, pattern):
         searched += 1
-        for number, line in enumerate(_lines(ctx, file), start=1):
+        for number, line in enumerate(_lines(file), start=1):
             if text in line:
                 exact.append(f"{name_of(ctx, file)}:{number}: {_clipped(line, text)}")
             elif text.casefold() in line.casefold():
@@ -128,7 +128,7 @@ def _searchable(ctx: SkillContext, start: Path, pattern: str) -> Iterator[Path]:
             yield Path(entry.path)
 
 
-def _lines(ctx: SkillContext, file: Path) -> list[str]:
+def _lines(file: Path) -> list[str]:
     """The file's lines; none when it is binary, too large, or not a plain file any more.
 
     Does not use `ctx.read_bytes`: a file that was merely searched does not count as read.
@@ -137,7 +137,7 @@ def _lines(ctx: SkillContext, file: Path) -> list[str]:
         handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return []
-    with open(handle, "rb") as stream:
+    with os.fdopen(handle, "rb") as stream:
         info = os.fstat(handle)
         if not stat.S_ISREG(info.st_mode) or info.st_size > MAX_SEARCHED_BYTES:
             return []

@@ -12,10 +12,8 @@ MAX_LOOKED_AT = 5_000
 
 def missing(ctx: SkillContext, path: str, what: str) -> ToolError:
     """The error for a path that is not there: the likely path, and what the nearest folder holds."""
-    wanted = ctx.path(path)
-    folder = next((p for p in wanted.parents if p.is_dir()), ctx.workspace)
-    if not folder.resolve().is_relative_to(ctx.workspace.resolve()):
-        folder = ctx.workspace
+    wanted = ctx.path(path).resolve()
+    folder = next((p for p in wanted.parents if p.is_dir()), ctx.workspace.resolve())
     problem = f"{path!r} is not a {what}" if wanted.exists() else f"no {what} {path!r}"
     likely = _likely(ctx, folder, wanted.name)
     hint = f"; did you mean {' or '.join(map(repr, likely))}?" if likely else "."
@@ -23,7 +21,7 @@ def missing(ctx: SkillContext, path: str, what: str) -> ToolError:
 
 
 def name_of(ctx: SkillContext, path: Path) -> str:
-    """The path as the model may pass it on: relative to the workspace."""
+    """A resolved path as the model may pass it on: relative to the workspace."""
     return shown(os.path.relpath(path, ctx.workspace.resolve()).replace(os.sep, "/"))
 
 
@@ -41,7 +39,7 @@ def _likely(ctx: SkillContext, folder: Path, name: str) -> list[str]:
     """Entries of the folder with a similar name, else files of that name anywhere."""
     beside = get_close_matches(name, [e.name for e in _entries(folder)], n=2, cutoff=0.7)
     if beside:
-        return [name_of(ctx, folder.resolve() / n) for n in beside]
+        return [name_of(ctx, folder / n) for n in beside]
     return [name_of(ctx, p) for p in _elsewhere(ctx.workspace.resolve(), name)]
 
 
@@ -60,7 +58,7 @@ def _elsewhere(workspace: Path, name: str) -> list[Path]:
 def _holdings(ctx: SkillContext, folder: Path) -> str:
     entries = sorted(e for e in _entries(folder) if not e.name.startswith("."))
     names = [name_of(ctx, e) + ("/" if e.is_dir() else "") for e in entries[:MAX_NAMED]]
-    where = name_of(ctx, folder.resolve())
+    where = name_of(ctx, folder)
     if not names:
         return f"The folder {where!r} is empty."
     more = f" and {len(entries) - MAX_NAMED} more" if len(entries) > MAX_NAMED else ""
@@ -69,6 +67,6 @@ def _holdings(ctx: SkillContext, folder: Path) -> str:
 
 def _entries(folder: Path) -> list[Path]:
     try:
-        return list(folder.resolve().iterdir())
+        return list(folder.iterdir())
     except OSError:
         return []

@@ -12,13 +12,14 @@ from .text import Text, decoded, lines_of
 MAX_LINES = 500
 MAX_CHARS = 20_000
 MAX_BYTES = 10_000_000
+MAX_COMPARED_CHARS = 500
+MAX_NUMBERS = 10
 
 
 def read_file(path: str, ctx: SkillContext, offset: int = 1, limit: int = MAX_LINES) -> str:
     """Numbered lines of a file, after a line that says which of how many these are."""
-    file = _existing(path, ctx)
+    name = name_of(ctx, _existing(path, ctx).resolve())
     lines = lines_of(decoded(path, ctx.read_bytes(path)).content)
-    name = name_of(ctx, file)
     if not lines:
         return f"{name} is empty"
     if offset > len(lines):
@@ -49,7 +50,7 @@ def write_file(path: str, content: str, ctx: SkillContext) -> str:
     _make_folder(path, file, ctx)
     ctx.write_bytes(path, content.encode())
     count = len(lines_of(content))
-    return f"{'replaced' if existed else 'created'} {name_of(ctx, file)}, {count} lines"
+    return f"{'replaced' if existed else 'created'} {name_of(ctx, file.resolve())}, {count} lines"
 
 
 def edit_file(
@@ -77,7 +78,9 @@ def edit_file(
             "Add the lines around it so that it is unique, or set all to true."
         )
     ctx.write_bytes(path, _replaced(path, text, old, new))
-    return f"edited {name_of(ctx, file)}: {len(found)} replaced, at lines {_some(numbers)}"
+    return (
+        f"edited {name_of(ctx, file.resolve())}: {len(found)} replaced, at lines {_some(numbers)}"
+    )
 
 
 def _existing(path: str, ctx: SkillContext) -> Path:
@@ -95,7 +98,7 @@ def _make_folder(path: str, file: Path, ctx: SkillContext) -> None:
     except (FileExistsError, NotADirectoryError) as error:
         part = next(p for p in file.parents if p.exists())
         raise ToolError(
-            f"cannot write {path!r}: {name_of(ctx, part)!r} is a file, not a folder"
+            f"cannot write {path!r}: {name_of(ctx, part.resolve())!r} is a file, not a folder"
         ) from error
 
 
@@ -127,10 +130,12 @@ def _why_not_found(path: str, old: str, text: Text) -> str:
                 f"the old text is not in {path}, but line {number} begins like it: {line!r}. "
                 "White space or the lines after it differ; copy them exactly."
             )
-    near = get_close_matches(first, [line.strip() for line in lines if len(line) < 500], n=1)
+    short = [line.strip() for line in lines if len(line) < MAX_COMPARED_CHARS]
+    near = get_close_matches(first, short, n=1)
     hint = f"The most similar line is {near[0]!r}." if near else "Read the file again."
     return f"the old text is not in {path}. {hint}"
 
 
 def _some(numbers: list[int]) -> str:
-    return ", ".join(map(str, numbers[:10])) + (" …" if len(numbers) > 10 else "")
+    more = " …" if len(numbers) > MAX_NUMBERS else ""
+    return ", ".join(map(str, numbers[:MAX_NUMBERS])) + more

@@ -5,9 +5,9 @@ import re
 from email.message import Message
 from html.parser import HTMLParser
 
-_BLOCKS = frozenset(
+_BLOCKS = (
     "address article aside blockquote br dd div dl dt fieldset figcaption figure footer form h1 h2 "
-    "h3 h4 h5 h6 header hr li main nav ol p pre section table title tr ul".split()
+    "h3 h4 h5 h6 header hr li main nav ol p pre section table title tr ul"
 )
 _SILENT = frozenset({"script", "style", "noscript", "template", "svg", "iframe", "object"})
 _TEXTUAL = re.compile(
@@ -50,17 +50,17 @@ class _Text(HTMLParser):
             self._silent.append(tag)
         elif tag in {"td", "th"}:
             self.parts.append(" | ")
-        elif tag in _BLOCKS:
+        elif tag in _BLOCKS.split():
             self.parts.append("\n- " if tag == "li" else "\n")
 
     def handle_endtag(self, tag: str) -> None:
         if tag in self._silent:
             del self._silent[self._silent.index(tag) :]
-        elif tag in _BLOCKS:
+        elif tag in _BLOCKS.split():
             self.parts.append("\n")
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _BLOCKS:
+        if tag in _BLOCKS.split():
             self.parts.append("\n")
 
     def handle_data(self, data: str) -> None:

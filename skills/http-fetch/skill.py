@@ -43,7 +43,7 @@ def fetch_url(url: str, ctx: SkillContext, max_chars: int = 20_000) -> str:
     """The final address and status on the first line, then the text."""
     final, answer = follow(url, ctx)
     text = readable(answer.data, answer.headers)
-    if answer.status >= 400:
+    if answer.status >= http.client.BAD_REQUEST:
         raise _refused(final, answer, text)
     notes = [f"[only the first {MAX_BYTES:,} bytes]"] if answer.cut else []
     if len(text) > max_chars:
@@ -118,7 +118,7 @@ def _body(response: http.client.HTTPResponse, ctx: SkillContext) -> tuple[bytes,
 
 
 def _refused(url: str, answer: Answer, text: str) -> ToolError:
-    again = answer.status in MAY_WORK_LATER or answer.status >= 500
+    again = answer.status in MAY_WORK_LATER or answer.status >= http.client.INTERNAL_SERVER_ERROR
     wait = answer.headers.get("retry-after")
     when = f"; it says to wait {wait}" if wait else ""
     said = f": {text[:300]}" if text else ""

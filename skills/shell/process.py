@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 MAX_OUTPUT_BYTES = 10_000_000
 POLL_S = 0.02
@@ -91,7 +91,7 @@ class _Reader:
         self._cut = 0
         self._open = True
 
-    def __enter__(self) -> "_Reader":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
