@@ -56,7 +56,7 @@ def search_files(text: str, ctx: SkillContext, path: str = ".", pattern: str = "
         for number, line in enumerate(_lines(file), start=1):
             if text in line:
                 exact.append(f"{name_of(ctx, file)}:{number}: {_clipped(line, text)}")
-            elif text.casefold() in line.casefold():
+            elif len(loose) <= MAX_MATCHES and text.casefold() in line.casefold():
                 loose.append(f"{name_of(ctx, file)}:{number}: {_clipped(line, text)}")
         if len(exact) > MAX_MATCHES:
             break

@@ -91,4 +91,5 @@ def _killed(ended: Ended, allowed: float) -> str:
             " Give a longer timeout, do less at once, or start it with & and its output in a file."
         )
     )
-    return f"command {reason}; killed with all it started.{advice} Output so far:\n{ended.output}"
+    output = ended.output or "(none)"
+    return f"command {reason}; killed with all it started.{advice} Output so far:\n{output}"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -20,13 +21,13 @@ def workspace(tmp_path):
 
 
 def ended(pid: int) -> bool:
-    """True when no such process is left, waiting at most five seconds for it to go."""
-    for _ in range(500):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
+    """True when no such process runs any more, waiting at most five seconds for it to end."""
+    for _ in range(100):
+        shown = ["ps", "-o", "stat=", "-p", str(pid)]
+        state = subprocess.run(shown, capture_output=True, text=True, check=False).stdout.strip()
+        if not state or state.startswith("Z"):
             return True
-        threading.Event().wait(0.01)
+        threading.Event().wait(0.05)
     return False
 
 
