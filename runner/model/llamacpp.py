@@ -113,7 +113,7 @@ class LlamacppModel:
             return
         try:
             data = json.loads(line[len(DATA) :])
-        except ValueError:
+        except (ValueError, RecursionError):
             raise self._unreadable(line) from None
         if data.get("error"):
             raise classify(None, json.dumps(data), model=self.name)

@@ -54,7 +54,7 @@ class OllamaModel:
             try:
                 async with asyncio.timeout(DESCRIBE_TIMEOUT):
                     self._info = self._read_info(await self._show())
-            except (ModelError, TimeoutError, ValueError):
+            except (ModelError, TimeoutError, ValueError, CutError):
                 return ModelInfo(name=self.name, local=True, constrained=True)
         return self._info
 
@@ -91,7 +91,7 @@ class OllamaModel:
     def _chunks(self, line: str) -> Iterator[Chunk]:
         try:
             data = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise self._strange(line) from None
         if not isinstance(data, dict):
             raise self._strange(line)
@@ -161,7 +161,7 @@ async def list_models(url: str, *, timeout_s: float) -> list[str]:
     try:
         async with asyncio.timeout(timeout_s), exchange("GET", f"{url}/api/tags") as answer:
             data = json.loads(await answer.text())
-    except (ModelError, TimeoutError, ValueError):
+    except (ModelError, TimeoutError, ValueError, CutError):
         return []
     models = data.get("models") if isinstance(data, dict) else None
     names = [m.get("name") or m.get("model") for m in models or () if isinstance(m, dict)]

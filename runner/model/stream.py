@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from ..parsing.strict import read_arguments
 from ..types import JSON, ModelReply, ToolCall
 from .base import CallPart, Chunk
 from .errors import cut_off
@@ -76,14 +77,6 @@ def _tool_call(started: Started, call_id: str, *, cut: bool) -> ToolCall:
         source="native",
         fault=fault,
     )
-
-
-def read_arguments(raw: str) -> JSON | str:
-    try:
-        value = json.loads(raw or "{}")
-    except ValueError as error:
-        return f"the arguments are not JSON: {error}"
-    return value if isinstance(value, dict) else "the arguments are not a JSON object"
 
 
 @dataclass(slots=True)
