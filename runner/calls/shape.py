@@ -1,0 +1,142 @@
+"""Bring a result to the size the model may see; what is cut is kept whole in a spill file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .cut import middle
+from .spills import LINE_CHARS, Spills, unit
+
+READ_ONLY_FACTOR = 3
+_SPILL_FACTOR = 3
+_PREVIEW_HEAD, _PREVIEW_TAIL = 300, 200
+_MIN_SHARE = 120
+_NOTE_CHARS = 200
+_MAX_JSON_CHARS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Shaped:
+    """What the model sees, and the absolute path of the whole text when something was cut."""
+
+    content: str
+    spilled_to: str | None = None
+
+
+class Shaper:
+    """Shapes the results of one session; owns its spill folder. Never raises."""
+
+    def __init__(self, folder: Path) -> None:
+        self._spills = Spills(folder)
+
+    def shape(
+        self,
+        text: str,
+        *,
+        quota: int,
+        spill_limit: int,
+        line_chars: int = LINE_CHARS,
+        successful_read_only: bool = False,
+    ) -> Shaped:
+        """The text within its quota: long lines out, spilled when huge, else without its middle."""
+        short = without_long_lines(text, line_chars)
+        allowed = quota * (READ_ONLY_FACTOR if successful_read_only else 1)
+        if len(short) <= allowed and short is text:
+            return Shaped(text)
+        name = self._keep(text)
+        path = str(self._spills.folder.absolute() / name) if name else None
+        if name and len(short) > max(spill_limit, _SPILL_FACTOR * quota):
+            return Shaped(_advice(text, name, min(quota, _PREVIEW_HEAD + _PREVIEW_TAIL)), path)
+        if len(short) <= allowed:
+            return Shaped(f"{short}\n[long lines are cut{_pointer(text, name, 1)}]", path)
+        return Shaped(shortened(short, allowed // 3, text, name), path)
+
+    def fit_batch(
+        self, contents: Sequence[str], limit: int, spilled: Sequence[str | None] = ()
+    ) -> list[Shaped]:
+        """Contents that together stay within the limit; each long one keeps its head and tail."""
+        known = [*spilled, *[None] * (len(contents) - len(spilled))]
+        share = _share([len(content) for content in contents], limit)
+        fitted = []
+        for content, path in zip(contents, known, strict=True):
+            if len(content) <= share:
+                fitted.append(Shaped(content, path))
+                continue
+            name = Path(path).name if path else self._keep(content)
+            where = path or (str(self._spills.folder.absolute() / name) if name else None)
+            kept = max(_MIN_SHARE, share - _NOTE_CHARS) // 2
+            fitted.append(Shaped(shortened(content, kept, "" if path else content, name), where))
+        return fitted
+
+    def _keep(self, text: str) -> str:
+        try:
+            return self._spills.keep(text)
+        except OSError:  # a full disk: the result is cut without a way to read the rest
+            return ""
+
+
+def without_long_lines(text: str, line_chars: int = LINE_CHARS) -> str:
+    """Lines over the limit replaced by their size; one line alone and JSON are left as they are."""
+    if "\n" not in text or len(text) <= line_chars:
+        return text
+    lines = text.split("\n")
+    if all(len(line) <= line_chars for line in lines) or _is_json(text):
+        return text
+    return "\n".join(
+        line if len(line) <= line_chars else f"[line truncated: {len(line)} chars]"
+        for line in lines
+    )
+
+
+def shortened(text: str, kept: int, whole: str, name: str) -> str:
+    """So many characters of each end and one line between them that says what is missing.
+
+    `whole` is what the spill file holds, to give the offset to go on from.
+    """
+    cut = middle(text, kept, kept)
+    at = cut.head_to if unit(whole) == "lines" else len(cut.head) + 1
+    return cut.joined(_pointer(whole, name, at))
+
+
+def _pointer(whole: str, name: str, offset: int) -> str:
+    if not name:
+        return ""
+    if not whole:
+        return f'; the whole result: read_result("{name}")'
+    return f'; go on with read_result("{name}", offset={offset}), counted in {unit(whole)}'
+
+
+def _advice(text: str, name: str, preview: int) -> str:
+    cut = middle(text, preview * 3 // 5, preview * 2 // 5)
+    counted = unit(text)
+    page = 200 if counted == "lines" else 8000
+    return (
+        f"[too long to show: {len(text)} characters in {cut.lines} lines, kept whole in the file"
+        f" {name}]\n{cut.joined()}\n"
+        f'[Read it in pages: read_result("{name}", offset=1, limit={page}), counted in {counted};'
+        " or ask the tool for less: a narrower query, a filter, a limit.]"
+    )
+
+
+def _share(sizes: Sequence[int], limit: int) -> int:
+    """The largest size so that everything, cut to it, fits the limit together."""
+    left, share = limit, limit
+    for place, size in enumerate(sorted(sizes)):
+        share = left // (len(sizes) - place)
+        if size > share:
+            return max(_MIN_SHARE, share)
+        left -= size
+    return max(share, *sizes, _MIN_SHARE)
+
+
+def _is_json(text: str) -> bool:
+    if text[:1] not in "{[" or len(text) > _MAX_JSON_CHARS:
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
