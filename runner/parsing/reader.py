@@ -1,0 +1,261 @@
+"""Read a model's reply: calls to run, a final answer, or an error for the model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Literal
+
+from .blocks import call_like
+from .frame import CALL_LANGUAGES, bounds, place, whole_fence
+from .judge import CUT, judge, refuse
+from .lenient import holds_bare_path
+from .nouns import (
+    MAX_TEXT,
+    Answer,
+    Fault,
+    Fits,
+    Found,
+    Parsed,
+    Reading,
+    Recogniser,
+    Source,
+    Tools,
+    Unreadable,
+)
+from .reasoning import answer_of, take_away
+from .shape import calls_in
+from .strict import decode
+from .table import RECOGNISERS
+
+_MAX_HITS = 32
+_QUOTING = frozenset("`\"'“‘「『>")
+_RUN_ON_TAG = re.compile(
+    r"\s*(?:<(?:tool_response|response|function_results?|tool_result|observation)>|Observation:|<\|)"
+)
+_FENCED = CALL_LANGUAGES | {"python", "javascript", "js"}
+EMPTY = "The reply is empty. Answer, or call a tool."
+
+
+def read(
+    text: str,
+    tools: Tools,
+    *,
+    fits: Fits,
+    finish: str = "stop",
+    mode: Literal["native", "json"] = "native",
+    policy: Literal["whole", "terminal", "terminal+tail"] = "terminal",
+    tool_outputs: Sequence[str] = (),
+) -> Parsed:
+    """Read one reply. Never raises, whatever the text; `fits` may mend arguments in place."""
+    source = Source(text, tools, finish, mode, policy, tool_outputs)
+    try:
+        return _read(source, fits)
+    except RecursionError:
+        detail = "Brackets are nested too deeply; send a flatter call."
+        return Parsed(kind="error", reason="nesting_limit", detail=detail)
+
+
+def _read(source: Source, fits: Fits) -> Parsed:
+    if len(source.text) > MAX_TEXT:
+        detail = f"The reply is longer than {MAX_TEXT} characters and was not read."
+        return Parsed(kind="error", reason="malformed", detail=detail)
+    original = source.text
+    start, end = bounds(original)
+    if start >= end:
+        return Parsed(kind="error", reason="empty", detail=EMPTY)
+    whole = _whole(source, fits, start, end)
+    if whole is not None:
+        return whole
+    thought = take_away(original[:end])
+    source.text = " " * start + thought.text[start:]
+    if not source.text.strip():
+        return _only_reasoning(source, original)
+    return _without_reasoning(source, fits, bool(thought.removed))
+
+
+def _without_reasoning(source: Source, fits: Fits, changed: bool) -> Parsed:
+    text = source.text
+    if changed:
+        start, end = bounds(text)
+        whole = _whole(source, fits, start, end)
+        if whole is not None:
+            return whole
+    _open_fence(source)
+    for recogniser, position in _asked(source):
+        reading = _placed(recogniser, source, position)
+        if reading is None:
+            source.tried.append(f"{recogniser.name}: nothing of its kind at {position}")
+            continue
+        parsed = _concluded(reading, source, fits, recogniser.name)
+        if parsed is not None:
+            return parsed
+    return _final(source)
+
+
+def _whole(source: Source, fits: Fits, start: int, end: int) -> Parsed | None:
+    """The reply is one JSON value, to the letter."""
+    text = source.text[start:end]
+    if text[0] not in '{["':
+        return None
+    try:
+        value = decode(text)
+        if isinstance(value, str) and value.lstrip()[:1] in {"{", "["}:
+            value = decode(value.strip())
+    except Unreadable as error:
+        source.tried.append(f"strict: {error.detail}")
+        if error.reason == "malformed" or not call_like(text, source.tools):
+            return None
+        return refuse(Fault(error.reason, error.detail, start, end), source, "strict")
+    reading = calls_in(value, source.tools)
+    if isinstance(reading, Found):
+        if "\\" in text and holds_bare_path(text):
+            return None
+        return judge(Found(reading.calls, start, end), source, fits, "strict")
+    if isinstance(reading, Fault):
+        return refuse(
+            Fault(reading.reason, reading.detail, start, end, reading.calls), source, "strict"
+        )
+    return _json_answer(value, text, reading, source)
+
+
+def _json_answer(value: Any, text: str, reading: Reading, source: Source) -> Parsed:
+    if isinstance(reading, Answer):
+        return Parsed(kind="final", reason=reading.reason, text=reading.text or text)
+    answer = value.get("answer") if isinstance(value, dict) and len(value) == 1 else None
+    if source.mode == "json" and isinstance(answer, str):
+        if not answer.strip():
+            return Parsed(kind="error", reason="empty", detail=EMPTY)
+        return Parsed(kind="final", reason="plain_text", text=answer)
+    kind = "schema_echo" if _is_schema(value) else "data_json"
+    return Parsed(kind="final", reason=kind, text=text)
+
+
+def _is_schema(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("type") == "object" and "properties" in value
+
+
+def _only_reasoning(source: Source, original: str) -> Parsed:
+    if source.cut:
+        return Parsed(kind="error", reason="truncated", detail="The reply was cut off while still reasoning (output limit). Reason less and answer.")  # fmt: skip
+    if "{" in original and call_like(original[original.index("{") :], source.tools):
+        detail = "The call stands within the reasoning, where nothing is executed. Send it after the reasoning."
+        return Parsed(kind="error", reason="call_in_reasoning", detail=detail)
+    return Parsed(kind="error", reason="empty", detail="The reply holds only reasoning. Answer, or call a tool.")  # fmt: skip
+
+
+def _open_fence(source: Source) -> None:
+    """Blank a code fence that is around the whole reply."""
+    text = source.text
+    start = len(text) - len(text.lstrip())
+    fence = whole_fence(text[start:].rstrip())
+    if fence is None or fence[0] not in _FENCED:
+        return
+    _, begin, end = fence
+    source.text = " " * (start + begin) + text[start + begin : start + end]
+
+
+@lru_cache(maxsize=8)
+def _triggers(table: tuple[Recogniser, ...]) -> tuple[re.Pattern[str], dict[str, list[Recogniser]]]:
+    by_trigger: dict[str, list[Recogniser]] = {}
+    for recogniser in table:
+        for trigger in recogniser.triggers if recogniser.marked else ():
+            by_trigger.setdefault(trigger, []).append(recogniser)
+    ordered = sorted(by_trigger, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, ordered))), by_trigger
+
+
+def _asked(source: Source) -> Iterator[tuple[Recogniser, int]]:
+    """Who is asked, and where: the first marker outside values and quotes, then the rest in order."""
+    pattern, by_trigger = _triggers(tuple(RECOGNISERS))
+    for count, hit in enumerate(pattern.finditer(source.text)):
+        if count >= _MAX_HITS:
+            break
+        if _quoted(source, hit.start()):
+            source.tried.append(f"{hit.group()}: quoted at {hit.start()}")
+            continue
+        for recogniser in by_trigger[hit.group()]:
+            yield recogniser, hit.start()
+    for recogniser in RECOGNISERS:
+        if recogniser.marked:
+            continue
+        at = min((p for t in recogniser.triggers if (p := source.text.find(t)) >= 0), default=-1)
+        if at >= 0:
+            yield recogniser, at
+
+
+def _quoted(source: Source, at: int) -> bool:
+    before = source.text[max(0, at - 2) : at]
+    if before.strip() and before[-1] in _QUOTING and not before.endswith("```") and not re.search(r"[\w\]|}/｜✿'\"]>\Z", source.text[max(0, at - 3) : at]):  # fmt: skip
+        return True
+    return bool(re.search(r"[{\[]", source.text[:at])) and source.scan.inside(at)
+
+
+def _placed(recogniser: Recogniser, source: Source, position: int) -> Reading:
+    """A marked call must end the reply too, unless its marker leaves no doubt."""
+    reading = recogniser.parse(source, position)
+    if not recogniser.marked or not isinstance(reading, Found):
+        return reading
+    text = source.text
+    around = place(text, reading.start, reading.end)
+    tail = text[around.end :]
+    lead = text[: around.start].strip()
+    if around.language is not None and (around.language not in _FENCED or tail.strip()):
+        return _unclear(reading)
+    if around.language is None and _within_fence(text, reading.start):
+        return _unclear(reading)
+    if not tail.strip() or _RUN_ON_TAG.match(tail):
+        return reading
+    special = not text[reading.start : reading.end].startswith("<") or text[
+        position : position + 2
+    ] in {"<|", "<｜"}
+    if special or (not lead and tail.lstrip(" \t")[:1] in {"\n", "\r"}):
+        return reading
+    return _unclear(reading)
+
+
+def _within_fence(text: str, at: int) -> bool:
+    return len(re.findall(r"(?m)^[ \t]*(?:```|~~~)", text[:at])) % 2 == 1
+
+
+def _unclear(found: Found) -> Fault:
+    detail = "The call does not stand alone, so it was not run. To run it, send only the call; to answer, write the answer without a call in it."
+    return Fault("ambiguous", detail, found.start, found.end, found.calls)
+
+
+def _concluded(reading: Reading, source: Source, fits: Fits, name: str) -> Parsed | None:
+    if isinstance(reading, Found):
+        return judge(reading, source, fits, name)
+    if isinstance(reading, Fault):
+        return refuse(reading, source, name)
+    if not isinstance(reading, Answer):
+        return None
+    text = answer_of(source.text) if reading.text is None else reading.text
+    if not text.strip():
+        return Parsed(kind="error", reason="empty", detail=EMPTY, recogniser=name)
+    return Parsed(kind="final", reason=reading.reason, text=text, recogniser=name, tried=tuple(source.tried))  # fmt: skip
+
+
+def _final(source: Source) -> Parsed:
+    text = answer_of(source.text)
+    if (
+        source.cut
+        and "{" in text[-2000:]
+        and call_like(text[text.index("{") :], source.tools, cut=True)
+    ):
+        return Parsed(kind="error", reason="truncated", detail=CUT)
+    if not text:
+        return Parsed(kind="error", reason="empty", detail=EMPTY)
+    return Parsed(kind="final", reason=_sort(source, text), text=text, tried=tuple(source.tried))
+
+
+def _sort(source: Source, text: str) -> str:
+    """Say what kind of answer a text is."""
+    if "```" in text or "~~~" in text:
+        return "data_json" if re.search(r'[{,]\s*"[^"\n]+"\s*:', text) else "code_answer"
+    if re.search(r'\{\s*"?\w+"?\s*:', text) or text[0] in '"[{':
+        return "data_json"
+    if any(f"{name}(" in text for name in source.tools):
+        return "quoted"
+    return "plain_text"

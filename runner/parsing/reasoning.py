@@ -1,0 +1,90 @@
+"""Take a model's reasoning away. It is blanked, so that positions in the text stay true."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .scan import scan
+
+_TAGS = "think|thinking|thought|reasoning|reflection|scratchpad|analysis|seed:think"
+_TAG = re.compile(
+    rf"<(?P<close>/)?(?:{_TAGS})>|\[(?P<close2>/)?THINK\]|(?P<open3>◁think▷)|(?P<close3>◁/think▷)",
+    re.IGNORECASE,
+)
+_HINTS = ("<", "[THINK]", "[/THINK]", "◁")
+_MAX_TAGS = 512
+_AT_LINE_START = re.compile(r"(?:^|\n|>|\])[ \t]*\Z")
+_WRAPPER = re.compile(r"\s*<(answer|response|final|output)>(.*)</\1>\s*\Z", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """`text` with its reasoning blanked; `removed` are the pieces taken away."""
+
+    text: str
+    removed: tuple[tuple[int, int], ...] = ()
+    unclosed: bool = False
+
+
+def take_away(text: str) -> Thought:
+    """Blank every stretch of reasoning, nested, unopened or unclosed."""
+    if not any(hint in text for hint in _HINTS):
+        return Thought(text)
+    tags = []
+    for tag in _TAG.finditer(text):
+        tags.append((tag.start(), tag.end(), _closes(tag)))
+        if len(tags) >= _MAX_TAGS:
+            break
+    if not tags:
+        return Thought(text)
+    spans, unclosed = _spans(text, tags)
+    if not spans:
+        return Thought(text)
+    pieces, at = [], 0
+    for start, end in spans:
+        pieces += [text[at:start], " " * (end - start)]
+        at = end
+    return Thought("".join([*pieces, text[at:]]), tuple(spans), unclosed)
+
+
+def _closes(tag: re.Match[str]) -> bool:
+    return bool(tag["close"] or tag["close2"] or tag["close3"])
+
+
+def _spans(text: str, tags: list[tuple[int, int, bool]]) -> tuple[list[tuple[int, int]], bool]:
+    blocks = scan(text)
+    spans: list[tuple[int, int]] = []
+    depth = begin = 0
+    for start, end, closes in tags:
+        if depth == 0 and blocks.inside(start):
+            continue
+        if not closes:
+            if depth == 0:
+                if not _AT_LINE_START.search(text, max(0, start - 80), start):
+                    continue
+                begin = start
+            depth += 1
+        elif depth:
+            depth -= 1
+            if depth == 0:
+                spans.append((begin, end))
+        elif not _opened_inline(text, start):
+            spans = [(0, end)]
+    if depth:
+        spans.append((begin, len(text)))
+    return spans, depth > 0
+
+
+def _opened_inline(text: str, closer: int) -> bool:
+    """A closer whose opener stands in the middle of a line is a mention, not reasoning."""
+    opener = None
+    for tag in _TAG.finditer(text, max(0, closer - 2000), closer):
+        opener = None if _closes(tag) else tag
+    return opener is not None
+
+
+def answer_of(text: str) -> str:
+    """Give the answer proper of a text without reasoning."""
+    wrapped = _WRAPPER.match(text) if text.lstrip().startswith("<") else None
+    return (wrapped.group(2) if wrapped else text).strip()

@@ -1,0 +1,114 @@
+"""Find every balanced block of braces or brackets in one pass over the text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+MAX_DEPTH = 64
+MAX_BLOCKS = 256
+
+_OPENER = re.compile(r"[{\[]")
+_TOKEN = re.compile(r"[{}\[\]\"'“„‘]")
+_DOUBLE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_SMART_END = re.compile(r"[”“\"](?=\s*+[,:}\]，：])")
+_SINGLE_END = re.compile(r"['’](?=\s*+[,:}\]，：])")
+_STRUCTURAL = re.compile(
+    r"\{\s*+(?:[\"'“„{\[]|[A-Za-z_]\w*+\s*+[:=]|\Z)|\[\s*+(?:[{\[\"']|[a-z_.]+\(|\Z)"
+)
+_BEFORE_STRING = frozenset("{[,:=(，：")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One balanced piece of text, `text[start:end]`. `clean`: every closer fits its opener."""
+
+    start: int
+    end: int
+    clean: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The outermost blocks in order; `open_at` is the first opener that is never closed."""
+
+    blocks: tuple[Block, ...] = ()
+    open_at: int | None = None
+    deep: bool = False
+    many: bool = False
+
+    def inside(self, position: int) -> bool:
+        """Say whether the position lies within a block."""
+        return any(block.start < position < block.end for block in self.blocks)
+
+
+class _Scanner:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.stack: list[int] = []
+        self.blocks: list[Block] = []
+        self.mismatch = -1
+        self.no_end: set[str] = set()
+
+    def run(self) -> Scan:
+        position = 0
+        while True:
+            token = (_TOKEN if self.stack else _OPENER).search(self.text, position)
+            if token is None:
+                return self.result()
+            position = self.step(token.start(), token.group())
+            if len(self.stack) > MAX_DEPTH:
+                return self.result(deep=True)
+            if len(self.blocks) > MAX_BLOCKS:
+                return self.result(many=True)
+
+    def step(self, at: int, mark: str) -> int:
+        if mark in "{[":
+            self.stack.append(at)
+            return at + 1
+        if mark in "}]":
+            self.close(at, mark)
+            return at + 1
+        return self.skip_string(at, mark)
+
+    def close(self, at: int, mark: str) -> None:
+        start = self.stack.pop()
+        if (self.text[start] == "{") != (mark == "}"):
+            self.mismatch = max(self.mismatch, start)
+        while self.blocks and self.blocks[-1].start > start:
+            self.blocks.pop()
+        clean = self.mismatch < start
+        self.blocks.append(Block(start, at + 1, clean))
+
+    def skip_string(self, at: int, quote: str) -> int:
+        if not self.opens_string(at):
+            return at + 1
+        if quote == '"':
+            whole = _DOUBLE.match(self.text, at)
+            return whole.end() if whole else at + 1
+        if quote in self.no_end:
+            return at + 1
+        end = (_SINGLE_END if quote in "'‘" else _SMART_END).search(self.text, at + 1)
+        if end is None:
+            self.no_end.add(quote)
+            return at + 1
+        return end.end()
+
+    def opens_string(self, at: int) -> bool:
+        before = at - 1
+        while before >= 0 and self.text[before].isspace():
+            before -= 1
+        if before >= 1 and self.text[before] in "rb":
+            before -= 1
+            while before >= 0 and self.text[before].isspace():
+                before -= 1
+        return before >= 0 and self.text[before] in _BEFORE_STRING
+
+    def result(self, *, deep: bool = False, many: bool = False) -> Scan:
+        unclosed = (at for at in self.stack if _STRUCTURAL.match(self.text, at))
+        return Scan(tuple(self.blocks), next(unclosed, None), deep, many)
+
+
+def scan(text: str) -> Scan:
+    """Find the outermost balanced blocks; braces within strings do not count."""
+    return _Scanner(text).run()
