@@ -34,6 +34,7 @@ BEFORE_IMPORT = {
 }
 LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 PREFIX = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception|Timeout)\b(?: -|:)?\s*)+")
+NOT_JSON = re.compile(r"Expecting value|Empty or invalid response from LLM endpoint")
 SILENT = 5.0  # seconds after our own limit at which litellm's own would end a request
 
 
@@ -150,7 +151,7 @@ class LitellmModel:
             return ModelUnavailable(f"{self._place()} did not answer in time")
         if "Connection error" in text or "Cannot connect" in text:
             return ModelUnavailable(one_line(f"cannot reach {self._place()}: {text}"))
-        if "Expecting value" in text or isinstance(error.__cause__, ValueError):
+        if NOT_JSON.search(text) or isinstance(error.__cause__, ValueError):
             return ModelRefused(f"{self._place()} answered HTML, not JSON: is base_url right?")
         headers = {
             str(name).lower(): str(value)
