@@ -1,0 +1,222 @@
+"""Find skill folders below the roots and build each, whatever is in it. Never imports skill code."""
+
+from __future__ import annotations
+
+# ruff: noqa: PTH100, PTH119, PTH208  # names as text: Path objects would be half the time
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..errors import SkillError
+from . import agentskills, manifest, source
+from .assemble import Parts, Terms, assemble
+from .loader import Generation
+from .skill import Form, Origin, Skill
+from .source import Listing
+
+MAX_FOLDERS = 20_000
+MAX_LOOKED_INTO = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder directly under a root. `problem`: why it is not even looked into."""
+
+    folder: str
+    shown: str
+    origin: Origin = "project"
+    linked: str = ""
+    problem: str = ""
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A skill as built from its folder, with what tells whether the folder has changed since.
+
+    `broken`: it was built well and failed when it was imported.
+    """
+
+    place: Place
+    listing: Listing
+    skill: Skill
+    generation: Generation | None = None
+    references: tuple[str, ...] = ()
+    examined: bool = True
+    read_at: int = 0
+    broken: bool = False
+
+    @property
+    def settled(self) -> bool:
+        """False when a file was written so shortly before that a later write may look the same."""
+        return self.listing.newest() + source.RACY_NS < self.read_at
+
+
+def places(roots: Sequence[Path], project: Path) -> list[Place]:
+    """The folders below the roots, roots in order and folders by name; a root named twice once."""
+    found: list[Place] = []
+    seen: set[str] = set()
+    home = os.path.realpath(project)
+    for root in roots:
+        real = os.path.realpath(root)
+        if real in seen:
+            continue
+        seen.add(real)
+        inside = _within(os.path.abspath(root), os.path.abspath(project)) or _within(real, home)
+        found += _places_in(os.path.abspath(root), real, os.path.abspath(project), inside=inside)
+        if len(found) > MAX_FOLDERS:
+            return found[:MAX_FOLDERS]
+    return found
+
+
+def build(place: Place, listing: Listing, number: int, terms: Terms, now: int) -> Built | None:
+    """The skill in a folder, failed with its reason if need be; None when there is no skill at all."""
+    try:
+        built = _build(place, listing, number, terms)
+    except SkillError as error:
+        skill = _failed(place, listing, number, str(error))
+        built = Built(place, listing, skill)
+    if built is None:
+        return None
+    return replace(built, examined=terms.examine or not built.skill.live, read_at=now)
+
+
+def _build(place: Place, listing: Listing, number: int, terms: Terms) -> Built | None:
+    if problem := place.problem or listing.problem:
+        raise SkillError(problem)
+    manifests = listing.manifests or {}
+    for right in ("skill.toml", "skill.json"):
+        if right in manifests:
+            if manifests[right] != right:
+                raise SkillError(f"{manifests[right]}: must be named {right}; rename it")
+            return _with_manifest(place, listing, right, number, terms)
+    if "SKILL.md" in manifests:
+        read = source.read(place.folder, listing)
+        skill = agentskills.build(read, manifests["SKILL.md"], number, place.origin, terms.environ)
+        return Built(place, listing, _noted(skill, place))
+    return _without_manifest(place, listing)
+
+
+def _with_manifest(place: Place, listing: Listing, file: str, number: int, terms: Terms) -> Built:
+    native = file == "skill.toml"
+    read = source.read(place.folder, listing)
+    said = (manifest.read_toml if native else manifest.read_json)(file, read.files[file])
+    read = source.extend(read, said.files)
+    parts = Parts(
+        manifest=said,
+        file=file,
+        form="native" if native else "json",
+        source=read,
+        number=number,
+        origin=place.origin,
+        terms=terms,
+        generation=Generation(said.name, number, place.folder, read.files),
+    )
+    try:
+        skill = _noted(assemble(parts), place, expects_folder=native)
+    except SkillError as error:
+        failed = _failed(place, listing, number, str(error))
+        skill = replace(failed, name=said.name, description=said.description, digest=read.digest)
+        return Built(place, listing, skill, references=said.files)
+    return Built(place, listing, skill, parts.generation, said.files)
+
+
+def _without_manifest(place: Place, listing: Listing) -> Built | None:
+    modules = [name for name in listing.modules if "/" not in name]
+    if modules:
+        raise SkillError(f"no manifest beside {modules[0]}; add skill.toml, see: runner skills new")
+    for folder in listing.folders[:MAX_LOOKED_INTO]:
+        try:
+            names = os.listdir(f"{place.folder}/{folder}")
+        except OSError:
+            continue
+        nested = next(
+            (n for n in names if n.lower() in {"skill.toml", "skill.json", "skill.md"}), None
+        )
+        if nested:
+            raise SkillError(
+                f"{folder}/{nested} lies one level too deep; move the folder {folder} up"
+            )
+    return None
+
+
+def _failed(place: Place, listing: Listing, number: int, reason: str) -> Skill:
+    manifests = listing.manifests or {}
+    file = next((manifests[m] for m in source.MANIFESTS if m in manifests), "")
+    form: Form = "json" if file.lower() == "skill.json" else "native"
+    if file.lower() == "skill.md":
+        form = "agent-skill"
+    return Skill(
+        name=place.name,
+        form=form,
+        path=Path(place.folder) / file,
+        location=Path(place.folder),
+        state="failed",
+        reason=f"{place.shown}/{reason}" if _names_a_file(reason) else f"{place.shown}: {reason}",
+        generation=number,
+        origin=place.origin,
+    )
+
+
+def _names_a_file(reason: str) -> bool:
+    """True when the reason begins with a file inside the folder, as those of the readers do."""
+    first = reason.split(": ", 1)[0].split(":", 1)[0]
+    return first.lower().endswith((".toml", ".json", ".md", ".py")) and " " not in first
+
+
+def _noted(skill: Skill, place: Place, *, expects_folder: bool = False) -> Skill:
+    warnings = list(skill.warnings)
+    if expects_folder and skill.name != place.name:
+        warnings.append(f"name {skill.name!r} differs from its folder {place.name!r}")
+    if place.linked:
+        warnings.append(f"the folder is a link to {place.linked}")
+    return replace(skill, warnings=tuple(warnings))
+
+
+def absolute(path: Path) -> str:
+    """The path as `places` names it: links are kept."""
+    return os.path.abspath(path)
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _places_in(root: str, real: str, project: str, *, inside: bool) -> Iterator[Place]:
+    origin: Origin = "project" if inside else "installed"
+    base = os.path.relpath(root, project) if _within(root, project) else root
+    try:
+        with os.scandir(root) as entries:
+            listed = sorted(
+                (e.name, e.path, e.is_symlink(), _is_folder(e)) for e in entries if e.name[0] != "."
+            )
+    except OSError:
+        return
+    for name, path, linked, folder in listed:
+        if name in source.SKIPPED or not (folder or linked):
+            continue
+        place = Place(path, f"{base}/{name}" if base != "." else name, origin)
+        yield _linked(place, real, project) if linked else place
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def _linked(place: Place, root: str, project: str) -> Place:
+    """A linked folder is fine, watched and told; one that leaves project and root is not the project's."""
+    try:
+        target = os.path.realpath(place.folder, strict=True)
+    except OSError:
+        return replace(place, problem="is a link that leads nowhere; remove it or mend its target")
+    if _within(root, target):
+        return replace(place, problem="is a link to a folder that contains it; remove it")
+    inside = _within(target, root) or _within(target, os.path.realpath(project))
+    return replace(place, origin=place.origin if inside else "installed", linked=target)

@@ -1,0 +1,169 @@
+"""Read a manifest: `skill.toml`, or the article's `skill.json` descriptor."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import SkillError
+from ..types import JSON, NOTHING, Flags
+from . import fields
+from .source import decode
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_FLAGS = tuple(Flags.__dataclass_fields__)
+RESERVED = frozenset(
+    {"use_skill", "read_skill_file", "read_result", "tool_search", "agent", "remember", "recall"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """One tool as its manifest declares it. `parameters`: a schema, a file's name, or absent."""
+
+    name: str
+    description: str
+    entry: str = ""
+    parameters: JSON | str | None = None
+    flags: Flags = field(default_factory=Flags)
+    examples: tuple[JSON, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a skill says of itself before any of its code runs."""
+
+    name: str
+    version: str = ""
+    description: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    hooks: tuple[str, ...] = ()
+    requires: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The parameters files it names."""
+        return tuple(t.parameters for t in self.tools if isinstance(t.parameters, str))
+
+
+def read_toml(name: str, data: bytes) -> Manifest:
+    """The manifest in a `skill.toml`; raises `SkillError` that names every fault."""
+    text = decode(name, data)
+    try:
+        document = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise SkillError(_toml_fault(name, str(error))) from error
+    _refuse(name, fields.problems(document, ""))
+    return _manifest(name, document, document["name"])
+
+
+def read_json(name: str, data: bytes) -> Manifest:
+    """The manifest in a `skill.json`: one tool, whose name is the skill's."""
+    document = load_json(name, data)
+    _refuse(name, fields.problems(document, "descriptor"))
+    return _manifest(name, {"entry": "", **document}, document["name"])
+
+
+def load_json(name: str, data: bytes) -> Any:
+    """The JSON in a file of the skill; raises `SkillError` with the line."""
+    text = decode(name, data)
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except json.JSONDecodeError as error:
+        raise SkillError(f"{name}:{error.lineno}: is not valid JSON: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise SkillError(f"{name}: is not valid JSON: {error}") from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} appears twice")
+    return found
+
+
+def _toml_fault(name: str, message: str) -> str:
+    where = re.search(r"\(at line (\d+), column (\d+)\)$", message)
+    line = f":{where[1]}" if where else ""
+    hint = ""
+    if "'\\'" in message or "hex value" in message:
+        hint = "; write a Windows path in 'single quotes' or with \\\\"
+    return f"{name}{line}: is not valid TOML: {message}{hint}"
+
+
+def _refuse(name: str, problems: list[str]) -> None:
+    if problems:
+        raise SkillError(f"{name}: " + "; ".join(problems[:8]))
+
+
+def _manifest(name: str, document: JSON, skill: str) -> Manifest:
+    short = {key: document[key] for key in (*_FLAGS, "parameters", "examples") if key in document}
+    if "entry" in document:
+        short |= {"name": skill, "description": document["description"]}
+        tables = [*document.get("tools", ()), {**short, "entry": document["entry"]}]
+    else:
+        tables = document.get("tools", [])
+    tools = tuple(_tool(table) for table in tables)
+    wrong = _contradictions(document, tools, short)
+    _refuse(name, wrong)
+    named = [*document.get("hooks", ())]
+    named += [hook for table in tables for hook in table.get("hooks", ())]
+    return Manifest(
+        name=skill,
+        version=document.get("version", ""),
+        description=document["description"].strip(),
+        tools=tools,
+        hooks=tuple(dict.fromkeys(named)),
+        requires=document.get("requires", NOTHING),
+    )
+
+
+def _tool(table: JSON) -> ToolSpec:
+    given: dict[str, Any] = {key: table[key] for key in _FLAGS if key in table}
+    for key in ("fallbacks", "permissions"):
+        if key in given:
+            given[key] = tuple(given[key])
+    if "timeout" in given:
+        given["timeout"] = _seconds(given["timeout"])
+    if given.get("read_only"):
+        given.setdefault("idempotent", True)
+    return ToolSpec(
+        name=table["name"],
+        description=table["description"].strip(),
+        entry=table.get("entry", ""),
+        parameters=table.get("parameters"),
+        flags=Flags(**given),
+        examples=tuple(table.get("examples", ())),
+    )
+
+
+def _seconds(value: float | str) -> float:
+    if not isinstance(value, str):
+        return float(value)
+    number, unit = re.fullmatch(r"([0-9.]+)([a-z]+)", value).groups()  # type: ignore[union-attr]  # the schema checked it
+    return float(number) * _UNITS[unit]
+
+
+def _contradictions(document: JSON, tools: tuple[ToolSpec, ...], short: JSON) -> list[str]:
+    wrong = []
+    names = [tool.name for tool in tools]
+    for tool in tools:
+        if names.count(tool.name) > 1:
+            wrong.append(f"two tools are named {tool.name!r}; rename one")
+        if tool.name in RESERVED:
+            wrong.append(f"tool name {tool.name!r} belongs to a built-in tool; choose another")
+        if tool.flags.read_only and tool.flags.destructive:
+            wrong.append(f"tool {tool.name!r} is both read_only and destructive; keep one")
+        if tool.flags.timeout is not None and tool.flags.timeout <= 0:
+            wrong.append(f"tool {tool.name!r}: 'timeout' must be above 0 seconds")
+    if short and "entry" not in document:
+        wrong.append(
+            f"'{next(iter(short))}' stands outside [[tools]]; move it there or add 'entry'"
+        )
+    return list(dict.fromkeys(wrong))
