@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from ..errors import ModelUnavailable
 from ..events import Emit
@@ -16,6 +16,14 @@ from .stream import collect
 FIRST_DELAY = 0.5
 MAX_DELAY = 8.0
 MAX_RETRY_AFTER = 60.0
+
+
+class Random(Protocol):
+    """What spreads the pauses, such as `random.Random`."""
+
+    def random(self) -> float:
+        """A number from 0 up to 1."""
+        ...
 
 
 async def ask(
@@ -29,7 +37,7 @@ async def ask(
     on_reasoning: Callable[[str], None] | None = None,
     on_restart: Callable[[], None] | None = None,
     deadline: float | None = None,
-    rng: random.Random | None = None,
+    rng: Random | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> ModelReply:
@@ -74,13 +82,16 @@ async def _attempt(
         raise ModelUnavailable(f"{model.name} sent nothing for {request.timeout:g} s") from error
 
 
-def _delay(error: ModelUnavailable, attempt: int, rng: random.Random | None) -> float:
+def _delay(error: ModelUnavailable, attempt: int, rng: Random | None) -> float:
     """Half a second, doubling to eight, shortened by up to half so that clients do not march in step."""
     if error.retry_after is not None:
         return error.retry_after
     longest = min(MAX_DELAY, FIRST_DELAY * 2.0 ** min(attempt, 10))
-    share = (rng or random).random()
-    return longest * (0.5 + share / 2)
+    if rng is None:
+        import random  # only a failing request needs it
+
+        rng = random.Random()  # noqa: S311  spreads retries, guards nothing
+    return longest * (0.5 + rng.random() / 2)
 
 
 class _Shown:

@@ -9,10 +9,6 @@ from typing import Protocol
 
 from ..errors import ConfigError
 from .base import Model
-from .litellm import LitellmModel
-from .llamacpp import LlamacppModel
-from .ollama import OllamaModel, list_models, mend_url
-from .scripted import ScriptedModel, read_script
 
 LIMIT_S = 0.5
 
@@ -54,20 +50,31 @@ class Settings(Protocol):
 
 
 def make_model(settings: Settings, *, project: Path, environ: Mapping[str, str]) -> Model:
-    """The model of that name. Raises `ConfigError` when the name, its file or its key is wrong."""
+    """The model of that name. Raises `ConfigError` when the name, its file or its key is wrong.
+
+    Only the adapter in use is imported: a run is on its way to its first request here.
+    """
     provider, slash, rest = settings.name.partition("/")
     if not (provider and slash and rest):
         raise ConfigError(
             f"[model] name: {settings.name!r} is not PROVIDER/MODEL, such as 'ollama/qwen2.5:7b'"
         )
     if provider == "scripted":
+        from .scripted import ScriptedModel, read_script
+
         return ScriptedModel(read_script(project / rest), settings.name)
     if provider == "llamacpp":
+        from .llamacpp import LlamacppModel
+
         return LlamacppModel(project / rest, settings.name)
     key, key_env = _key(settings, provider, environ)
     if provider in {"ollama", "ollama_chat"}:
+        from .ollama import OllamaModel
+
         url = settings.base_url or environ.get("OLLAMA_HOST", "")
         return OllamaModel(rest, base_url=url, api_key=key)
+    from .litellm import LitellmModel
+
     return LitellmModel(settings.name, base_url=settings.base_url, api_key=key, key_env=key_env)
 
 
@@ -79,6 +86,8 @@ async def choose(
     A running Ollama's first model that can use tools, else the provider whose key is set, else
     an Ollama model that cannot. Raises `ConfigError` when there is none.
     """
+    from .ollama import OllamaModel, list_models, mend_url
+
     url, _ = mend_url(settings.base_url or environ.get("OLLAMA_HOST", ""))
     plain = ""
     for name in await list_models(url, timeout_s=limit_s):

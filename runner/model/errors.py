@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from ..errors import (
@@ -23,7 +22,7 @@ MAX_DETAIL = 300
 KEY_REFUSED = frozenset({401, 403})
 TRY_LATER = frozenset({408, 409, 425, RATE_LIMITED})
 NEVER = frozenset({501, 505})
-OVERFLOW = re.compile(
+OVERFLOW = (
     r"context_length_exceeded|exceed_context_size|maximum context length|max(?:imum)? context length"
     r"|exceeds? (?:the |its )?(?:available )?context (?:size|window|length|limit)"
     r"|context window exceeds|exceeds? the context|greater than the context length"
@@ -32,27 +31,20 @@ OVERFLOW = re.compile(
     r"|input token count.{0,40}exceeds|exceeds? the maximum number of (?:input )?tokens"
     r"|reduce the length of the (?:messages|prompt)|exceeded model token limit"
     r"|too many (?:input )?tokens|`?inputs`? tokens \+ `?max_new_tokens"
-    r"|token(?:s|ized)?\b.{0,60}exceeds? the (?:model'?s? )?(?:limit|context)|contextwindowexceeded",
-    re.IGNORECASE | re.DOTALL,
+    r"|prompt token count.{0,40}exceeds|contextwindowexceeded"
 )
-NO_TOOLS = re.compile(
+NO_TOOLS = (
     r"not support tools|not support (?:function|tool)[ -]?call|support tool use"
     r"|tools?(?: use| calling)? (?:is|are) not supported|tools param requires"
-    r"|enable-auto-tool-choice|not support parameters: \[[^\]]*'tools'",
-    re.IGNORECASE,
+    r"|enable-auto-tool-choice|not support parameters: \[[^\]]*'tools'"
 )
-UNREADABLE = re.compile(
+UNREADABLE = (
     r"does not match the expected peg|error parsing tool call|failed to parse tool call"
-    r"|failed to parse input at pos|tool_use_failed|xml syntax error",
-    re.IGNORECASE,
+    r"|failed to parse input at pos|tool_use_failed|xml syntax error"
 )
-NO_MODEL = re.compile(
-    r"model\b.{0,120}(?:not found|does not exist|not exist)", re.IGNORECASE | re.DOTALL
-)
-NO_QUOTA = re.compile(
-    r"insufficient_quota|exceeded your current quota|credit balance is too low", re.IGNORECASE
-)
-HTML = re.compile(r"\s*<(?:!doctype|html|head|body|h1|center|title)\b", re.IGNORECASE)
+NO_MODEL = r"model\b.{0,120}(?:not found|does not exist|not exist)"
+NO_QUOTA = r"insufficient_quota|exceeded your current quota|credit balance is too low"
+HTML = r"\A\s*<(?:!doctype|html|head|body|h1|center|title)\b"
 
 
 def classify(
@@ -66,7 +58,7 @@ def classify(
 ) -> ModelError:
     """The exception for an answer that is not a reply; `status` None: it came inside a stream."""
     place = f"{model} at {where}" if where else model
-    if HTML.match(text):
+    if _says(HTML, text[:1000]):
         return _html(status, place, retry_after)
     detail = detail_of(text)
     if status in KEY_REFUSED:
@@ -96,6 +88,10 @@ def read_retry_after(headers: Mapping[str, str], *, now: datetime | None = None)
     value = headers.get("retry-after", "").strip()
     if _is_number(value):
         return float(value)
+    if not value:
+        return None
+    from email.utils import parsedate_to_datetime  # slow to import and hardly ever needed
+
     try:
         when = parsedate_to_datetime(value)
     except ValueError:
@@ -132,15 +128,15 @@ def _inner(value: Any) -> str:
 
 
 def _by_text(status: int | None, said: str, model: str) -> ModelError | None:
-    if status != RATE_LIMITED and (status == TOO_LARGE or OVERFLOW.search(said)):
+    if status != RATE_LIMITED and (status == TOO_LARGE or _says(OVERFLOW, said)):
         return ContextOverflow(said)
-    if NO_TOOLS.search(said):
+    if _says(NO_TOOLS, said):
         return ToolsUnsupported(said)
-    if UNREADABLE.search(said):
+    if _says(UNREADABLE, said):
         return ReplyUnreadable(f"the server could not read its own model's reply: {said}")
-    if NO_MODEL.search(said):
+    if _says(NO_MODEL, said):
         return ModelRefused(f"{said}; {_pull_advice(model)}")
-    if NO_QUOTA.search(said):
+    if _says(NO_QUOTA, said):
         return ModelRefused(f"{said}; the account has no credit left")
     return None
 
@@ -156,6 +152,10 @@ def _by_status(
     if REDIRECT <= status < BAD:
         return ModelRefused(f"{place} redirects elsewhere ({status}): is base_url right?")
     return ModelRefused(said)
+
+
+def _says(pattern: str, text: str) -> bool:
+    return re.search(pattern, text, re.IGNORECASE | re.DOTALL) is not None
 
 
 def _may_pass(status: int) -> bool:

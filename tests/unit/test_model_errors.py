@@ -33,6 +33,7 @@ OVERFLOWS = [
     "Trying to keep the first 9000 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens, which is not enough: tokens to keep from the initial prompt is greater than the context length",
     "Prompt exceeds max length",
     "Range of input length should be [1, 30720]",
+    "prompt token count of 140000 exceeds the limit of 128000",
 ]
 
 
@@ -90,6 +91,7 @@ def test_every_providers_words_for_a_full_context_are_known(text, status):
         (501, "", ModelRefused, "501"),
         (400, '{"error": {"message": "temperature too high"}}', ModelRefused, "temperature"),
         (422, '{"detail": [{"msg": "field required"}]}', ModelRefused, "field required"),
+        (400, '{"error": {"message": "max_tokens exceeds the limit of 8192"}}', ModelRefused, "8192"),
         (413, "too large", ContextOverflow, ""),
         (302, "", ModelRefused, "base_url"),
         (200, "<!DOCTYPE html><html></html>", ModelRefused, "HTML"),
