@@ -257,10 +257,10 @@ def _in_scope(capability: str, pattern: str, target: str, action: Action) -> boo
         case "env":
             return fnmatchcase(target, pattern)
         case _:
-            return _below(pattern, target)
+            return below(pattern, target)
 
 
-def _below(pattern: str, path: str) -> bool:
+def below(pattern: str, path: str) -> bool:
     """`out/**` covers `out` and everything below it; `*` stays within a folder's own name."""
     if ".." in path.split("/"):
         return False
