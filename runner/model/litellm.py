@@ -25,6 +25,7 @@ from ..types import JSON, Usage
 from .base import CallPart, Chunk, ModelInfo, ModelRequest
 from .errors import SERVER_FAULT, classify, cut_off, one_line, read_retry_after
 from .openai import openai_message, openai_tool, response_format
+from .stream import heartbeats
 
 BEFORE_IMPORT = {
     "LITELLM_OFFLINE_MODE": "true",  # else it fetches a price list, and waits for it
@@ -35,6 +36,7 @@ BEFORE_IMPORT = {
 LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 PREFIX = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception|Timeout)\b(?: -|:)?\s*)+")
 NOT_JSON = re.compile(r"Expecting value|Empty or invalid response from LLM endpoint")
+BODY = re.compile(r"""b['"](\{.*\})['"]""", re.DOTALL)
 SILENT = 5.0  # seconds after our own limit at which litellm's own would end a request
 
 
@@ -56,6 +58,8 @@ class LitellmModel:
 
     async def complete(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """The reply as litellm's chunks have it, assembled by us."""
+        async for beat in heartbeats(preload(), timeout_s=request.timeout):
+            yield beat
         litellm = await _loaded()
         self._use()
         try:
@@ -144,7 +148,7 @@ class LitellmModel:
 
     def _failure(self, error: Exception) -> ModelError:
         status = getattr(error, "status_code", None)
-        text = self._masked(PREFIX.sub("", str(error)))
+        text = self._masked(_said(error))
         if "before a finish_reason" in text or "MidStream" in type(error).__name__:
             return cut_off(self.name)
         if _is_timeout(error):
@@ -208,19 +212,19 @@ _LOCK = threading.Lock()
 _LIBRARY: list[Future[Any]] = []
 
 
-def preload() -> None:
-    """Begins the import on a daemon thread, once per process."""
+def preload() -> Future[Any]:
+    """Begins the import on a daemon thread, once per process; the future gives the module."""
     with _LOCK:
-        if _LIBRARY:
-            return
-        future: Future[Any] = Future()
-        _LIBRARY.append(future)
-    threading.Thread(target=_load, args=(future,), name="litellm-import", daemon=True).start()
+        if not _LIBRARY:
+            future: Future[Any] = Future()
+            future.set_running_or_notify_cancel()  # who stops waiting does not stop the import
+            _LIBRARY.append(future)
+            threading.Thread(target=_load, args=(future,), daemon=True).start()
+        return _LIBRARY[0]
 
 
 async def _loaded() -> Any:
-    preload()
-    return await asyncio.wrap_future(_LIBRARY[0])
+    return await asyncio.wrap_future(preload())
 
 
 def _load(future: Future[Any]) -> None:
@@ -280,6 +284,13 @@ def _usage(piece: Any) -> Usage | None:
     if usage is None:
         return None
     return Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0)
+
+
+def _said(error: Exception) -> str:
+    """What the provider said, out of litellm's wrapping: class names and `b'{…}'`."""
+    text = PREFIX.sub("", str(error))
+    body = BODY.search(text)
+    return body[1] if body else text
 
 
 def _is_timeout(error: Exception) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import secrets
 import threading
@@ -17,6 +16,7 @@ from ..types import JSON, Usage
 from .base import CallPart, Chunk, ModelInfo, ModelRequest
 from .errors import OK, classify, cut_off, one_line, read_retry_after
 from .openai import openai_message, openai_tool, response_format
+from .stream import heartbeats
 from .wire import CutError, exchange
 
 CACHE_MIB = 256
@@ -41,7 +41,10 @@ class LlamacppModel:
 
     async def complete(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """The reply of the server's OpenAI protocol, streamed whatever the request says."""
-        url = f"{await self._address(request)}/v1/chat/completions"
+        server = self._started(request.context_window)
+        async for beat in heartbeats(server, timeout_s=request.timeout):
+            yield beat
+        url = f"{_address(server.result())}/v1/chat/completions"
         headers = {"Authorization": f"Bearer {self._key}"}
         async with exchange("POST", url, _body(request), headers=headers) as answer:
             if answer.status != OK:
@@ -70,14 +73,12 @@ class LlamacppModel:
         """Ends the server and gives its memory back."""
         self._server = None
 
-    async def _address(self, request: ModelRequest) -> str:
+    def _started(self, window: int) -> Future[Any]:
         if self._server is None:
             self._server = Future()
-            arguments = (self._server, request.context_window)
-            threading.Thread(target=self._start, args=arguments, daemon=True).start()
-        server = await asyncio.shield(asyncio.wrap_future(self._server))
-        address = str(server.listening_address)
-        return address if "://" in address else f"http://{address}"
+            self._server.set_running_or_notify_cancel()  # who stops waiting does not stop it
+            threading.Thread(target=self._start, args=(self._server, window), daemon=True).start()
+        return self._server
 
     def _start(self, future: Future[Any], window: int) -> None:
         try:
@@ -124,6 +125,11 @@ class LlamacppModel:
 
     def _unreadable(self, line: str) -> ModelError:
         return ModelRefused(f"{self.name} answered no JSON: {one_line(line)}")
+
+
+def _address(server: Any) -> str:
+    address = str(server.listening_address)
+    return address if "://" in address else f"http://{address}"
 
 
 def _body(request: ModelRequest) -> JSON:

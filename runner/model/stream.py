@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -13,6 +15,7 @@ from ..types import JSON, ModelReply, ToolCall
 from .base import CallPart, Chunk
 from .errors import cut_off
 
+HEARTBEAT = 0.25
 CUT = (
     "the reply was cut by the output limit (max_tokens) before this call was complete, so it was "
     "not run; send less in one call, or one call at a time"
@@ -77,6 +80,18 @@ def _tool_call(started: Started, call_id: str, *, cut: bool) -> ToolCall:
         source="native",
         fault=fault,
     )
+
+
+async def heartbeats(work: Future[Any], *, timeout_s: float) -> AsyncIterator[Chunk]:
+    """Empty chunks until `work`, done on another thread, has ended: busy is not silent."""
+    ended = asyncio.wrap_future(work)
+    try:
+        while not ended.done():
+            await asyncio.wait({ended}, timeout=min(timeout_s / 4, HEARTBEAT))
+            yield Chunk()
+        await ended
+    finally:
+        ended.cancel()
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from runner.errors import (
 from runner.model.ask import ask
 from runner.model.choose import PROVIDERS
 from runner.model.litellm import LitellmModel
-from runner.types import ModelReply, Usage
+from runner.types import Message, ModelReply, Usage
 
 KEY = "sk-sekrit-1234567890"
 TWO = [{"name": "a", "arguments": {"x": 1}}, {"name": "b", "arguments": {"y": 2}}]
@@ -177,6 +177,25 @@ def test_a_server_that_hangs_sees_one_request_and_loses_it_in_time():
         assert len(server.chats()) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("anthropic/claude-sonnet-4-5", "/v1/messages"),
+        (
+            "gemini/gemini-3-flash-preview",
+            "/models/gemini-3-flash-preview:streamGenerateContent?alt=sse",
+        ),
+    ],
+)
+def test_other_protocols_take_a_history_of_calls_without_tools_and_say_why_they_refuse(name, path):
+    with FakeServer([]) as server:
+        model = LitellmModel(name, base_url=server.url, api_key=KEY)
+        error = outcome(model, messages=(*HISTORY, Message(role="user", content="end")), tools=())
+        assert server.paths == [path]
+    assert type(error) is ModelRefused
+    assert str(error) == f"{name} at {server.url} answered 404: no route {path}"
+
+
 def test_the_table_is_read_offline_and_an_unknown_model_is_unknown():
     async def run():
         known, unknown = (
@@ -206,12 +225,52 @@ def test_every_default_model_is_in_the_table_and_can_use_tools():
     assert [info.name for info in asyncio.run(run()) if not info.tools] == []
 
 
+def test_the_import_does_not_count_as_silence():
+    program = """
+import asyncio, sys
+from runner.errors import ModelUnavailable
+from runner.model.ask import ask
+from runner.model.base import ModelRequest
+from runner.model.litellm import LitellmModel
+async def main(url):
+    model = LitellmModel("openai/m", base_url=url)
+    try:
+        await ask(model, ModelRequest(messages=(), timeout=1.0), retries=0, emit=print, next_id=str)
+    except ModelUnavailable as error:
+        print(error)
+    await model.close()
+asyncio.run(main(sys.argv[1]))
+"""
+    with FakeServer({"replies": [{"hang": True}], "repeat_last": True}) as server:
+        done = subprocess.run(
+            [sys.executable, "-c", program, server.v1],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert len(server.chats()) == 1
+    assert (done.returncode, done.stdout, done.stderr) == (0, "openai/m sent nothing for 1 s\n", "")
+
+
+def test_a_process_that_ends_during_the_import_ends_quietly():
+    program = "import time; from runner.model.litellm import preload; preload(); time.sleep(0.3)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_using_it_prints_nothing_and_importing_the_adapter_does_not_import_it():
     program = """
 import asyncio, sys
 import runner.model.choose, runner.model.litellm as adapter
 assert "litellm" not in sys.modules
 async def main(url):
+    for pause in (0.0, 0.05):  # who gives up while it is imported spoils it for nobody
+        waiting = asyncio.ensure_future(adapter.LitellmModel("openai/m").describe())
+        await asyncio.sleep(pause)
+        waiting.cancel()
     model = adapter.LitellmModel("openai/m", base_url=url, api_key="k")
     for _ in range(2):
         try:
