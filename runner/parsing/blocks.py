@@ -20,16 +20,16 @@ MAX_TAIL = 120
 _EXPLICIT = "tool|tool_?name|function|function_?name|recipient_name|skill"
 _WRAPPERS = "tool_?calls?|calls|tool_uses|function_?calls?|command"
 _CALL_KEY = re.compile(
-    rf"[\"'“„{{,\s](?:{_EXPLICIT}|{_WRAPPERS}|name|action|params|arguments)[\"'”“]?\s*+[:=：]",
+    rf"[\"'“„‘{{,\s](?:{_EXPLICIT}|{_WRAPPERS}|name|action|params|arguments)[\"'”“’]?\s*+[:=：]",
     re.IGNORECASE,
 )
 _NAMED = re.compile(
-    rf"[\"'“„{{,\s](?P<key>{_EXPLICIT}|name|action)[\"'”“]?\s*+[:=：]\s*+(?P<quote>[\"'“„]?)(?P<value>[^\"'”“\s,}}{{]*+)",
+    rf"[\"'“„‘{{,\s](?P<key>{_EXPLICIT}|name|action)[\"'”“’]?\s*+[:=：]\s*+(?P<quote>[\"'“„‘]?)(?P<value>[^\"'”“’\s,}}{{]*+)",
     re.IGNORECASE,
 )
-_ARGUMENTS = re.compile(r"[\"'“„{,\s](?:params|arguments|args|parameters|(?:tool|action)_input)[\"'”“]?\s*+[:=：]", re.IGNORECASE)  # fmt: skip
+_ARGUMENTS = re.compile(r"[\"'“„‘{,\s](?:params|arguments|args|parameters|(?:tool|action)_input)[\"'”“’]?\s*+[:=：]", re.IGNORECASE)  # fmt: skip
 _EXPLICIT_KEY = re.compile(
-    rf"[\"'“„{{,\s](?:{_EXPLICIT}|action_input)[\"'”“]?\s*+[:=：]", re.IGNORECASE
+    rf"[\"'“„‘{{,\s](?:{_EXPLICIT}|action_input)[\"'”“’]?\s*+[:=：]", re.IGNORECASE
 )
 _FIRST_KEY = re.compile(r"\{\s*+[\"'“]?([\w.-]++)")
 _DOCUMENT = re.compile(

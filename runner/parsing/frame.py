@@ -22,7 +22,8 @@ _STOP = re.compile(
 _HINT = re.compile(r"<[|｜/se]")
 _OPEN_FENCE = re.compile(r"(?:```+|~~~+|'''+|`)[ \t]*+([\w+-]*+)[ \t]*+\r?\n?[ \t]*+\Z")
 _CLOSE_FENCE = re.compile(r"\s*+(?:```+|~~~+|'''+|`)")
-_EXTRA_CLOSERS = re.compile(r"[\s}\])]*+\Z")
+_EXTRA_CLOSERS = re.compile(r"[\s}\]);]*+\Z")
+_MAX_FENCE = 16
 CALL_LANGUAGES = frozenset(
     {
         "",
@@ -101,7 +102,7 @@ def whole_fence(text: str) -> tuple[str, int, int] | None:
     """Give language, start and end of the body when one fence is the whole text."""
     if text[:3] not in {"```", "~~~", "'''"}:
         return None
-    fence = text[: len(text) - len(text.lstrip(text[0]))]
+    fence = text[:_MAX_FENCE][: len(text[:_MAX_FENCE]) - len(text[:_MAX_FENCE].lstrip(text[0]))]
     line, _, _ = text.partition("\n")
     language = line[len(fence) :].strip().lower()
     closed = text.endswith(fence) and len(text) > len(line) + len(fence)

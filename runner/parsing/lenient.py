@@ -20,9 +20,23 @@ _NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]{1,64}|(?:0|[1-9][0-9]*)(?:\.[0-9
 _WORD = re.compile(r"[A-Za-z_][\w.-]*+")
 _END = re.compile(r"\s*+(?:[,:}\])=;，：]|\Z|//|#|/\*)")
 _RAW_TEXT = re.compile(r"[^\\\"'“”„‘’]++")
-_PATH = re.compile(r"(?:[A-Za-z]:\\|\\\\?[\w.$-]+\\)[^\n\"*?<>|]*\Z")
+_PATH = re.compile(r"(?:[A-Za-z]:|\\|[\w$.-]*+)(?:\\[\w$.() -]++)++\\?")
+_PATH_WITHIN = re.compile(r"([A-Za-z]:(?:\\[\w$.()-]++)++)")
+_KNOWN_MARKS = frozenset("ntrbfu/\\\"'\n")
+_BAD_UNICODE = re.compile(r"(?<!\\)\\u(?![0-9a-fA-F]{4})")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_PLAIN = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", "\\": "\\", "\n": ""}
+_PLAIN = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "b": "\b",
+    "f": "\f",
+    "/": "/",
+    "\\": "\\",
+    "\n": "",
+    '"': '"',
+    "'": "'",
+}
 _QUOTES = {'"': '"', "'": "'", "“": '”“"', "„": "“”", "‘": "’‘'"}
 _WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
 _NAME_KEYS = frozenset({"tool", "name", "function", "tool_name", "function_name", "action"})
@@ -194,22 +208,35 @@ def unescape(body: str, *, raw: bool = False) -> str:
     """Resolve escapes; an unescaped Windows path or a regex keeps its backslashes."""
     if raw or "\\" not in body:
         return body
-    marks = {match.group(1)[0] for match in _ESCAPE.finditer(body)}
-    odd = bool(marks - set("ntrbfu/\\\"'\n")) or bool(re.search(r"\\u(?![0-9a-fA-F]{4})", body))
-    if (odd or drive_path(body)) and _PATH.match(body) and "\\\\" not in body[1:]:
+    odd = _is_odd(body)
+    if (odd and _PATH.fullmatch(body)) or drive_path(body):
         return body
+    if not odd:
+        return _joined(_ESCAPE.sub(_resolved, body))
+    pieces = _PATH_WITHIN.split(body)
+    return _joined(
+        "".join(
+            piece if index % 2 else _ESCAPE.sub(_resolved_in_odd, piece)
+            for index, piece in enumerate(pieces)
+        )
+    )
 
-    def one(match: re.Match[str]) -> str:
-        mark = match.group(1)
-        if mark[0] == "u" and len(mark) == 5:  # noqa: PLR2004
-            return chr(int(mark[1:], 16))
-        if mark in "\"'":
-            return mark
-        if odd and mark in "bf":
-            return match.group()
-        return _PLAIN.get(mark, match.group())
 
-    return _joined(_ESCAPE.sub(one, body))
+def _is_odd(body: str) -> bool:
+    """Say whether the text holds escapes that JSON does not know, so that none is to be trusted."""
+    marks = {match.group(1)[0] for match in _ESCAPE.finditer(body)}
+    return bool(marks - _KNOWN_MARKS) or bool(_BAD_UNICODE.search(body))
+
+
+def _resolved(match: re.Match[str]) -> str:
+    mark = match.group(1)
+    if len(mark) > 1:
+        return chr(int(mark[1:], 16))
+    return _PLAIN.get(mark, match.group())
+
+
+def _resolved_in_odd(match: re.Match[str]) -> str:
+    return match.group() if match.group(1) in {"b", "f"} else _resolved(match)
 
 
 def _joined(text: str) -> str:

@@ -20,8 +20,12 @@ _KEYWORD = re.compile(r"\s*+([A-Za-z_]\w*+)\s*+=(?!=)")
 _LINE = re.compile(
     r"(?m)^[ \t>]*(?:```[\w]*[ \t]*)?(?P<start>\[?(?:print\()?(?:(?:functions|default_api|tools)\.)?(?P<name>[A-Za-z_][\w-]*)(?:\.call)?\()"
 )
-_TAG = re.compile(r"(?:<\|python_tag\|>|<\|python_start\|>|<TOOLCALL>|<tool_code>|<tool_call>)\s*+")
-_TAG_END = re.compile(r"\s*(?:<\|python_end\|>|</TOOLCALL>|</tool_code>|</tool_call>)?")
+_TAG = re.compile(
+    r"(?:<\|python_tag\|>|<\|python_start\|>|<\|tool_call_start\|>|<TOOLCALL>|<tool_code>|<tool_call>)\s*+"
+)
+_TAG_END = re.compile(
+    r"\s*(?:<\|python_end\|>|<\|tool_call_end\|>|</TOOLCALL>|</tool_code>|</tool_call>)?"
+)
 _CALLING_FENCES = frozenset({"tool_code", "tool_call", "tool_calls", "tool", "tool_use"})
 
 

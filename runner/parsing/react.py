@@ -6,6 +6,7 @@ import re
 
 from .marked import CUT_MARK, value_at
 from .nouns import Answer, Fault, Found, RawCall, Reading, Source
+from .pythoncall import read_calls
 from .shape import calls_in
 
 _ACTION = re.compile(r"(?m)^[ \t]*\**Action\**[ \t]*\**:\**[ \t]*(?P<name>[^\n(]*)")
@@ -13,6 +14,7 @@ _INPUT = re.compile(r"\s*^[ \t]*\**Action[ _]Input\**[ \t]*\**:\**[ \t]*", re.MU
 _FENCE = re.compile(r"\s*(?:```+|''')[ \t]*[\w]*[ \t]*\r?\n?\s*")
 _FENCE_END = re.compile(r"\s*(?:```+|''')")
 _FINAL = re.compile(r"(?m)^[ \t]*\**Final Answer\**[ \t]*\**:\**[ \t]*")
+_MAX_GAP = 1000
 _NAME = re.compile(r"[`\"'\[]?([A-Za-z_][\w.:-]*)[`\"'\]]?")
 
 
@@ -34,6 +36,8 @@ def parse(source: Source, _position: int) -> Reading:
     bracket = re.compile(r"\s*\(\s*").match(text, action.end())
     if bracket is not None and text[bracket.end() : bracket.end() + 1] == "{":
         return _input(source, action, name.group(1), bracket.end())
+    if bracket is not None:
+        return _python(source, action)
     given = _INPUT.match(text, action.end())
     if given is None:
         return _no_input(source, action, name.group(1))
@@ -42,6 +46,15 @@ def parse(source: Source, _position: int) -> Reading:
 
 def _fenced(text: str, at: int) -> bool:
     return text.count("```", 0, at) % 2 == 1 and not text.lstrip().startswith("```")
+
+
+def _python(source: Source, action: re.Match[str]) -> Reading:
+    got = read_calls(source, action.start("name"))
+    return got if isinstance(got, Fault) else Found(tuple(got[0]), action.start(), got[1])
+
+
+def _after_space(text: str, at: int) -> int:
+    return at + len(text[at : at + _MAX_GAP]) - len(text[at : at + _MAX_GAP].lstrip())
 
 
 def _no_input(source: Source, action: re.Match[str], name: str) -> Reading:
@@ -55,7 +68,7 @@ def _no_input(source: Source, action: re.Match[str], name: str) -> Reading:
 def _input(source: Source, action: re.Match[str], name: str, at: int) -> Reading:
     text = source.text
     fence = _FENCE.match(text, at)
-    start = fence.end() if fence else at
+    start = fence.end() if fence else _after_space(text, at)
     if not text[start:].strip():
         return Fault("truncated", CUT_MARK, action.start(), len(text))
     if text[start] not in "{[":

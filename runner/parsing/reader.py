@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -72,7 +73,8 @@ def _read(source: Source, fits: Fits) -> Parsed:
     source.text = " " * start + thought.text[start:]
     if not source.text.strip():
         return _only_reasoning(source, original)
-    return _without_reasoning(source, fits, bool(thought.removed))
+    parsed = _without_reasoning(source, fits, bool(thought.removed))
+    return replace(parsed, tried=tuple(source.tried)) if source.tried else parsed
 
 
 def _without_reasoning(source: Source, fits: Fits, changed: bool) -> Parsed:
@@ -234,7 +236,7 @@ def _concluded(reading: Reading, source: Source, fits: Fits, name: str) -> Parse
     text = answer_of(source.text) if reading.text is None else reading.text
     if not text.strip():
         return Parsed(kind="error", reason="empty", detail=EMPTY, recogniser=name)
-    return Parsed(kind="final", reason=reading.reason, text=text, recogniser=name, tried=tuple(source.tried))  # fmt: skip
+    return Parsed(kind="final", reason=reading.reason, text=text, recogniser=name)
 
 
 def _final(source: Source) -> Parsed:
@@ -247,7 +249,7 @@ def _final(source: Source) -> Parsed:
         return Parsed(kind="error", reason="truncated", detail=CUT)
     if not text:
         return Parsed(kind="error", reason="empty", detail=EMPTY)
-    return Parsed(kind="final", reason=_sort(source, text), text=text, tried=tuple(source.tried))
+    return Parsed(kind="final", reason=_sort(source, text), text=text)
 
 
 def _sort(source: Source, text: str) -> str:

@@ -55,13 +55,14 @@ def _closes(tag: re.Match[str]) -> bool:
 def _spans(text: str, tags: list[tuple[int, int, bool]]) -> tuple[list[tuple[int, int]], bool]:
     blocks = scan(text)
     spans: list[tuple[int, int]] = []
-    depth = begin = 0
+    depth = begin = mentioned = 0
     for start, end, closes in tags:
         if depth == 0 and blocks.inside(start):
             continue
         if not closes:
             if depth == 0:
                 if not _AT_LINE_START.search(text, max(0, start - 80), start):
+                    mentioned += 1
                     continue
                 begin = start
             depth += 1
@@ -69,19 +70,13 @@ def _spans(text: str, tags: list[tuple[int, int, bool]]) -> tuple[list[tuple[int
             depth -= 1
             if depth == 0:
                 spans.append((begin, end))
-        elif not _opened_inline(text, start):
+        elif mentioned:
+            mentioned -= 1
+        else:
             spans = [(0, end)]
     if depth:
         spans.append((begin, len(text)))
     return spans, depth > 0
-
-
-def _opened_inline(text: str, closer: int) -> bool:
-    """A closer whose opener stands in the middle of a line is a mention, not reasoning."""
-    opener = None
-    for tag in _TAG.finditer(text, max(0, closer - 2000), closer):
-        opener = None if _closes(tag) else tag
-    return opener is not None
 
 
 def answer_of(text: str) -> str:

@@ -11,6 +11,7 @@ from .nouns import Unreadable
 from .scan import MAX_DEPTH
 
 _STRING = re.compile(r'"[^"\\]*+(?:\\.?[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
 _BRACKETS = re.compile(r"[^{}\[\]]++")
 _MAX_ENCODINGS = 3
 
@@ -44,13 +45,21 @@ def too_deep(text: str) -> bool:
     """Say whether brackets outside strings are nested deeper than allowed."""
     if text.count("{") + text.count("[") <= MAX_DEPTH:
         return False
-    rest = _BRACKETS.sub("", _STRING.sub("", text))
+    raw = text.encode("utf-8", "surrogatepass").translate(None, _NO_BRACKETS)
+    if _reduced(raw.decode("ascii")) == "":
+        return False
+    rest = _reduced(_BRACKETS.sub("", _STRING.sub("", text)))
+    return _unbalanced_depth(rest) > MAX_DEPTH or "{}" in rest or "[]" in rest
+
+
+def _reduced(brackets: str) -> str:
+    """Take innermost pairs away, as often as nesting is allowed."""
     for _ in range(MAX_DEPTH):
-        shorter = rest.replace("{}", "").replace("[]", "")
-        if len(shorter) == len(rest):
-            return _unbalanced_depth(rest) > MAX_DEPTH
-        rest = shorter
-    return bool(rest)
+        shorter = brackets.replace("{}", "").replace("[]", "")
+        if len(shorter) == len(brackets):
+            break
+        brackets = shorter
+    return brackets
 
 
 def _unbalanced_depth(brackets: str) -> int:

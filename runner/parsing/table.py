@@ -70,9 +70,9 @@ def _tool_call(source: Source, position: int) -> Reading:
     match = opener.match(source.text, position)
     at = match.end() if match else position
     following = source.text[at : at + 1]
-    if following == "<":
+    if following == "<" and not source.text.startswith("</tool_call>", at):
         return xmlcalls.FUNCTION.parse(source, position) or _HERMES.parse(source, position)
-    if following not in {"{", "[", ""}:
+    if following not in {"{", "[", "<", ""}:
         last = source.text.rfind("<tool_call>", position, at)
         reading = xmlcalls.GLM.parse(source, last)
         return reading or pythoncall.parse_tagged(source, last) or _HERMES.parse(source, position)
@@ -85,6 +85,10 @@ def _tags(source: Source, position: int) -> Reading:
     if after == "<":
         return xmlcalls.FUNCTION.parse(source, position)
     return pythoncall.parse_tagged(source, position) or _TAGS.parse(source, position)
+
+
+def _actions(source: Source, position: int) -> Reading:
+    return pythoncall.parse_tagged(source, position) or _ACTIONS.parse(source, position)
 
 
 def _pipes(source: Source, position: int) -> Reading:
@@ -122,6 +126,7 @@ RECOGNISERS: list[Recogniser] = [
             "<function_call>",
             "<TOOLCALL>",
             "<tool_use>",
+            "<tool>",
             "<functioncall>",
             "<|tool_call|>",
             "<minimax:tool_call>",
@@ -159,7 +164,7 @@ RECOGNISERS: list[Recogniser] = [
     Recogniser("gemma", ("<|tool_call>", "<start_function_call>"), gemma.parse),
     Recogniser("gemma-bare", ("call:",), _bare_gemma),
     Recogniser(
-        "actions", ("<|START_ACTION|>", "<|action_start|>", "<|tool_call_start|>"), _ACTIONS.parse
+        "actions", ("<|START_ACTION|>", "<|action_start|>", "<|tool_call_start|>"), _actions
     ),
     Recogniser("phi", ("functools[",), _PHI.parse),
     Recogniser("qwen-agent", ("✿FUNCTION✿",), _QWEN_AGENT.parse),

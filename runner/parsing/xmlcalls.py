@@ -86,6 +86,8 @@ class Tagged:
                     "duplicate_key", f"The parameter {key!r} occurs twice.", at, head.end()
                 )
             end = self._value_end(text, head.end(), properties, {*arguments, key})
+            if isinstance(end, Fault):
+                return end
             if end is None:
                 return self._unended(text, head.end())
             arguments[key] = typed(text[head.end() : end.start()], properties.get(key, {}))
@@ -93,13 +95,16 @@ class Tagged:
 
     def _value_end(
         self, text: str, start: int, properties: Mapping[str, Any], used: set[str]
-    ) -> re.Match[str] | None:
+    ) -> re.Match[str] | Fault | None:
         """The first closer after which the rest still reads as calls, else the last that may close."""
         last = None
         for end in self.parameter_end.finditer(text, start):
             after = _after_space(text, end.end())
             following = self.parameter.match(text, after)
-            if following is not None and _key(following) not in used:
+            if following is not None:
+                if _key(following) in used:
+                    detail = f"The parameter {_key(following)!r} occurs twice."
+                    return Fault("duplicate_key", detail, start, following.end())
                 if not properties or _key(following) in properties:
                     return end
                 continue
