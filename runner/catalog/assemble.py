@@ -11,7 +11,7 @@ from types import CodeType, ModuleType
 from ..errors import SkillError
 from ..types import JSON, NOTHING, Entry, Tool
 from . import drift, hooknames, manifest, parameters, requirements, signature
-from .loader import Generation, compile_module, syntax_fault
+from .loader import LOAD_SECONDS, Generation, compile_module, syntax_fault
 from .manifest import Manifest, ToolSpec
 from .skill import Form, Origin, Skill
 from .source import Source
@@ -32,6 +32,7 @@ class Terms:
     report: Report
     hookspecs: HookSpecs = field(default_factory=lambda: NOTHING)
     examine: bool = True
+    load_seconds: float = LOAD_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +117,7 @@ def _tool(spec: ToolSpec, given: JSON | None, parts: Parts) -> Tool:
         folder=parts.source.folder,
         load=lambda: _entry(generation, report, reference, (spec.name, schema)),
         load_named=lambda name: _entry(generation, report, name, None),
+        code=generation,
     )
 
 

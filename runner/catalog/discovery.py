@@ -114,7 +114,7 @@ def _with_manifest(place: Place, listing: Listing, file: str, number: int, terms
         number=number,
         origin=place.origin,
         terms=terms,
-        generation=Generation(said.name, number, place.folder, read.files),
+        generation=Generation(said.name, number, place.folder, read.files, terms.load_seconds),
     )
     try:
         skill = _noted(assemble(parts), place, expects_folder=native)
@@ -174,7 +174,9 @@ def _noted(skill: Skill, place: Place, *, expects_folder: bool = False) -> Skill
         warnings.append(f"name {skill.name!r} differs from its folder {place.name!r}")
     if place.linked:
         warnings.append(f"the folder is a link to {place.linked}")
-    return replace(skill, warnings=tuple(warnings))
+    return (
+        replace(skill, warnings=tuple(warnings)) if len(warnings) > len(skill.warnings) else skill
+    )
 
 
 def absolute(path: Path) -> str:

@@ -54,7 +54,7 @@ def _near(name: str, known: Sequence[str] | Mapping[str, object]) -> str:
 
 def _implementations(data: bytes) -> Iterator[tuple[int, str, str, list[str]]]:
     tree = ast.parse(data)
-    markers = {"hookimpl"} | _markers(tree)
+    markers = _markers(tree)
     for node in tree.body:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
@@ -68,7 +68,7 @@ def _markers(tree: ast.Module) -> set[str]:
     """Names that hold a marker: imported as another name, or made by `HookimplMarker("runner")`."""
     found: set[str] = set()
     for node in tree.body:
-        if isinstance(node, ast.ImportFrom):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "runner":
             found |= {a.asname or a.name for a in node.names if a.name == "hookimpl"}
         elif (
             isinstance(node, ast.Assign)
@@ -83,7 +83,11 @@ def _is_marker(node: ast.expr, markers: set[str]) -> bool:
     if isinstance(node, ast.Call):
         return _makes_marker(node) or _is_marker(node.func, markers)
     if isinstance(node, ast.Attribute):
-        return node.attr == "hookimpl"
+        return (
+            node.attr == "hookimpl"
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "runner"
+        )
     return isinstance(node, ast.Name) and node.id in markers
 
 

@@ -48,14 +48,23 @@ class Generation:
         "folder",
         "number",
         "package",
+        "seconds",
         "skill",
     )
 
-    def __init__(self, skill: str, number: int, folder: str, files: Mapping[str, bytes]) -> None:
+    def __init__(
+        self,
+        skill: str,
+        number: int,
+        folder: str,
+        files: Mapping[str, bytes],
+        seconds: float = LOAD_SECONDS,
+    ) -> None:
         self.skill = skill
         self.number = number
         self.folder = folder
         self.files = files
+        self.seconds = seconds
         self.package = ""
         self._imports: dict[str, Future[ModuleType | str]] = {}
         self._lock = threading.Lock()
@@ -65,7 +74,7 @@ class Generation:
         """True once somebody asked for its code."""
         return bool(self._imports)
 
-    def module(self, name: str, seconds: float = LOAD_SECONDS) -> ModuleType:
+    def module(self, name: str) -> ModuleType:
         """The module of that name, imported on first use; raises `SkillError`."""
         with self._lock:
             future = self._imports.get(name)
@@ -74,9 +83,9 @@ class Generation:
                 _register(self)
                 self._start(name, future)
         try:
-            found = future.result(seconds)
+            found = future.result(self.seconds)
         except TimeoutError:
-            found = f"{name}.py: the import did not end within {seconds:g} s; move the work into a function"
+            found = f"{name}.py: the import did not end within {self.seconds:g} s; move the work into a function"
         if isinstance(found, str):
             raise self._failure(found)
         return found

@@ -71,6 +71,7 @@ def problems(schema: object) -> list[str]:
     found: list[str] = []
     if schema and schema.get("type") != "object":
         found.append(_root(schema))
+    refers = False
     for count, (node, path, depth) in enumerate(_walk(schema, "", 0)):
         if count > MAX_NODES or depth > MAX_DEPTH:
             return [*found, f"is too large: more than {MAX_NODES} parts or {MAX_DEPTH} levels"]
@@ -79,9 +80,11 @@ def problems(schema: object) -> list[str]:
                 found.append(f"{path or '(root)'}: {fault}")
         if path and "$id" in node:
             found.append(f"{path}: '$id' stands only at the root")
-        if "$ref" in node and (fault := _reference(node["$ref"], schema)):
-            found.append(f"{path or '(root)'}: {fault}")
-    return found or _cycles(schema)
+        if "$ref" in node:
+            refers = True
+            if fault := _reference(node["$ref"], schema):
+                found.append(f"{path or '(root)'}: {fault}")
+    return found or (_cycles(schema) if refers else [])
 
 
 def strange(schema: JSON) -> list[str]:
@@ -245,8 +248,6 @@ def _target(reference: str, schema: Any) -> Any:
 
 def _cycles(schema: JSON) -> list[str]:
     """Parts that refer to themselves: a check would never end, and providers refuse them."""
-    if not any("$ref" in node for node, _, _ in _walk(schema, "", 0)):
-        return []
     targets = {n["$ref"] for n, _, _ in _walk(schema, "", 0) if "$ref" in n}
     leads = {
         target: {n["$ref"] for n, _, _ in _walk(_target(target, schema), "", 0) if "$ref" in n}

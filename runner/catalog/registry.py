@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from . import discovery
 from .assemble import HookSpecs, Terms
 from .discovery import Built
 from .fresh import EXAMINED_AT_ONCE, Fresh, look
-from .loader import Generation
+from .loader import LOAD_SECONDS, Generation
 from .resolve import difference, effective, resolve
 from .skill import Change, Skill, Snapshot
 
@@ -38,13 +40,19 @@ class Registry:
         disabled: Collection[str] = (),
         environ: Mapping[str, str] = os.environ,
         hookspecs: HookSpecs = NOTHING,
+        load_seconds: float = LOAD_SECONDS,
     ) -> None:
         self.roots = tuple(roots)
         self.project = project
         self.snapshot = Snapshot()
         self._extra = tuple(extra)
         self._disabled = frozenset(disabled)
-        self._terms = Terms(environ=environ, report=self._load_failed, hookspecs=hookspecs)
+        self._terms = Terms(
+            environ=environ,
+            report=self._load_failed,
+            hookspecs=hookspecs,
+            load_seconds=load_seconds,
+        )
         self._built: dict[str, Built] = {}
         self._good: dict[str, Built] = {}
         self._listeners: list[Callable[[Change], None]] = []
@@ -53,7 +61,7 @@ class Registry:
 
     def scan(self) -> Snapshot:
         """Looks at every folder anew and swaps the snapshot. Never imports skill code."""
-        with self._writing:
+        with self._writing, _without_collection():
             quick = replace(self._terms, examine=False)
             built: dict[str, Built] = {}
             for count, place in enumerate(discovery.places(self.roots, self.project)):
@@ -117,3 +125,15 @@ class Registry:
             for listener in self._listeners:
                 listener(change)
         return change
+
+
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Thousands of long-lived objects are made: collecting meanwhile costs a fifth and frees none."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

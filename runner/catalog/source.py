@@ -203,9 +203,7 @@ def _read_handle(handle: int, name: str, limit: int) -> bytes:
         raise SkillError(f"{name}: is not a regular file")
     if found.st_size > limit:
         raise SkillError(f"{name}: has {found.st_size:,} bytes; at most {limit:,} are read")
-    parts: list[bytes] = []
-    while part := os.read(handle, limit + 1):
-        parts.append(part)
-        if sum(map(len, parts)) > limit:
-            raise SkillError(f"{name}: grew past {limit:,} bytes while it was read")
-    return b"".join(parts)
+    data = os.read(handle, found.st_size + 1)
+    while len(data) < found.st_size and (part := os.read(handle, found.st_size)):
+        data += part
+    return data
