@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from ..settings import PermissionsConfig
 from ..types import JSON, NOTHING, Tool
 from .commands import permits, touches
 
@@ -62,10 +63,43 @@ class Policy:
         capabilities: Mapping[str, str],
         tools: Mapping[str, str] = NOTHING,
         scoped: Mapping[str, str] = NOTHING,
+        outer: Policy | None = None,
     ) -> None:
         self._capabilities = {name: _action(value) for name, value in capabilities.items()}
         self._rules = [_rule(text, value) for text, value in tools.items()]
         self._scoped = {key: _action(value) for key, value in scoped.items()}
+        self._outer = outer
+
+    @classmethod
+    def of(cls, config: PermissionsConfig) -> Policy:
+        """The policy the config states."""
+        own = {name: getattr(config, name.replace(".", "_")) for name in CAPABILITIES}
+        return cls(own, config.tools, config.scoped)
+
+    def narrowed(
+        self, permissions: Mapping[str, str], tools: Mapping[str, str] = NOTHING
+    ) -> Policy:
+        """A policy for an agent: what these say as well, and never more than this one allows."""
+        own = dict.fromkeys(CAPABILITIES, "allow")
+        own |= {key: value for key, value in permissions.items() if ":" not in key}
+        scoped = {key: value for key, value in permissions.items() if ":" in key}
+        return Policy(own, tools, scoped, outer=self)
+
+    def scopes(self, needs: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+        """What the config and a manifest name for each capability, such as hosts for `net`."""
+        found: dict[str, tuple[str, ...]] = {}
+        if self._outer is not None:
+            found |= self._outer.scopes(needs)
+        else:
+            named = [*needs, *(key for key, action in self._scoped.items() if action != "deny")]
+            for capability, _, scope in (one.partition(":") for one in named):
+                if scope:
+                    found[capability] = (*found.get(capability, ()), scope)
+        denied = {key for key, action in self._scoped.items() if action == "deny"}
+        return {
+            capability: tuple(one for one in scopes if f"{capability}:{one}" not in denied)
+            for capability, scopes in found.items()
+        }
 
     def decide(
         self,
@@ -77,6 +111,22 @@ class Policy:
         workspace: Path,
     ) -> Verdict:
         """The strictest of what the rules, the tool's needs and the special cases say."""
+        own = self._decide(tool, arguments, extracted, protected, workspace)
+        if self._outer is None or own.action == "deny":
+            return own
+        outer = self._outer.decide(
+            tool, arguments, extracted=extracted, protected=protected, workspace=workspace
+        )
+        return strictest(own, outer)
+
+    def _decide(
+        self,
+        tool: Tool,
+        arguments: JSON,
+        extracted: bool,
+        protected: Sequence[Path],
+        workspace: Path,
+    ) -> Verdict:
         ruled = self._by_rules(tool, arguments)
         if ruled is not None and ruled.action == "deny":
             return ruled

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .cut import middle
-from .spills import LINE_CHARS, Spills, unit
+from .spills import LINE_CHARS, Spills, numbered
 
 READ_ONLY_FACTOR = 3
-_SPILL_FACTOR = 3
 _PREVIEW_HEAD, _PREVIEW_TAIL = 300, 200
 _MIN_SHARE = 120
 _NOTE_CHARS = 200
@@ -41,14 +40,17 @@ class Shaper:
         line_chars: int = LINE_CHARS,
         successful_read_only: bool = False,
     ) -> Shaped:
-        """The text within its quota: long lines out, spilled when huge, else without its middle."""
+        """The text within its quota: long lines out, spilled when huge, else without its middle.
+
+        `spill_limit`: characters from which a text is named instead of shown.
+        """
         short = without_long_lines(text, line_chars)
         allowed = quota * (READ_ONLY_FACTOR if successful_read_only else 1)
         if len(short) <= allowed and short is text:
             return Shaped(text)
         name = self._keep(text)
         path = str(self._spills.folder.absolute() / name) if name else None
-        if name and len(short) > max(spill_limit, _SPILL_FACTOR * quota):
+        if name and len(short) > spill_limit:
             return Shaped(_advice(text, name, min(quota, _PREVIEW_HEAD + _PREVIEW_TAIL)), path)
         if len(short) <= allowed:
             return Shaped(f"{short}\n[long lines are cut{_pointer(text, name, 1)}]", path)
@@ -97,7 +99,7 @@ def shortened(text: str, kept: int, whole: str, name: str) -> str:
     `whole` is what the spill file holds, to give the offset to go on from.
     """
     cut = middle(text, kept, kept)
-    at = cut.head_to if unit(whole) == "lines" else len(cut.head) + 1
+    at = len(numbered(cut.head)) if whole == text else cut.head_to
     return cut.joined(_pointer(whole, name, at))
 
 
@@ -106,17 +108,15 @@ def _pointer(whole: str, name: str, offset: int) -> str:
         return ""
     if not whole:
         return f'; the whole result: read_result("{name}")'
-    return f'; go on with read_result("{name}", offset={offset}), counted in {unit(whole)}'
+    return f'; go on with read_result("{name}", offset={offset})'
 
 
 def _advice(text: str, name: str, preview: int) -> str:
     cut = middle(text, preview * 3 // 5, preview * 2 // 5)
-    counted = unit(text)
-    page = 200 if counted == "lines" else 8000
     return (
         f"[too long to show: {len(text)} characters in {cut.lines} lines, kept whole in the file"
         f" {name}]\n{cut.joined()}\n"
-        f'[Read it in pages: read_result("{name}", offset=1, limit={page}), counted in {counted};'
+        f'[Read it in pages: read_result("{name}", offset=1, limit=100) gives its first lines;'
         " or ask the tool for less: a narrower query, a filter, a limit.]"
     )
 

@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 
 from ..skill import ToolError
-from .cut import after, before
+from .cut import before
 
 LINE_CHARS = 2000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -74,46 +74,38 @@ class Spills:
 def read_page(
     folder: Path, name: str, offset: int = 1, limit: int | None = None, *, max_chars: int = 8000
 ) -> str:
-    """A page of a spill file, from `offset` (counted from 1), with where it lies and how to go on.
-
-    Counted in lines; in characters when the text has lines too long to be counted in.
-    """
-    text = Spills(folder).read(name)
+    """Lines of a spill file from number `offset`, with where they lie and how to go on."""
+    lines = numbered(Spills(folder).read(name))
     offset = max(1, offset)
-    page = _lines if unit(text) == "lines" else _characters
-    return page(text, offset, limit, max_chars)
-
-
-def unit(text: str) -> str:
-    """What offsets in this text count: lines, or characters when lines are too long for that."""
-    return "lines" if all(len(line) <= LINE_CHARS for line in text.split("\n")) else "characters"
-
-
-def _lines(text: str, offset: int, limit: int | None, max_chars: int) -> str:
-    lines = text.split("\n")
     wanted = lines[offset - 1 : offset - 1 + limit if limit and limit > 0 else None]
     shown: list[str] = []
     left = max_chars
     for line in wanted:
-        left -= len(line) + 1
+        left -= len(line)
         if shown and left < 0:
             break
         shown.append(line)
     if not shown:
         return f"[line {offset} is after the end: the text has {len(lines)} lines]"
     last = offset + len(shown) - 1
-    more = f"; go on with offset={last + 1}" if last < len(lines) else "; this is the end"
-    return "\n".join(shown) + f"\n[lines {offset}-{last} of {len(lines)}{more}]"
+    where = f"lines {offset}-{last} of {len(lines)}"
+    if last == len(lines):
+        return "".join(shown) + f"\n[{where}; this is the end]"
+    return "".join(shown).removesuffix("\n") + f"\n[{where}; go on with offset={last + 1}]"
 
 
-def _characters(text: str, offset: int, limit: int | None, max_chars: int) -> str:
-    if offset > len(text):
-        return f"[character {offset} is after the end: the text has {len(text)} characters]"
-    start = after(text, offset - 1)
-    size = min(limit, max_chars) if limit and limit > 0 else max_chars
-    end = max(before(text, min(len(text), start + size)), min(len(text), start + 1))
-    more = f"; go on with offset={end + 1}" if end < len(text) else "; this is the end"
-    return f"{text[start:end]}\n[characters {start + 1}-{end} of {len(text)}{more}]"
+def numbered(text: str) -> list[str]:
+    """The lines that offsets count, ends included; one over 2,000 characters counts as several."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        start = 0
+        while len(line) - start > LINE_CHARS:
+            end = before(line, start + LINE_CHARS)
+            lines.append(line[start:end])
+            start = end
+        lines.append(line[start:] + "\n")
+    lines[-1] = lines[-1][:-1]
+    return lines
 
 
 def _wrote(folder: int, name: str, data: bytes) -> bool:

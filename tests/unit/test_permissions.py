@@ -6,6 +6,7 @@ import pytest
 
 from runner.calls.commands import is_simple, permits, touches
 from runner.calls.permissions import Policy, Verdict, strictest
+from runner.settings import PermissionsConfig
 from runner.types import Entry, Flags, Tool
 
 DEFAULTS = {"fs.read": "allow", "fs.write": "ask", "net": "ask", "exec": "ask", "env": "ask"}
@@ -308,6 +309,34 @@ def test_rules_that_match_nothing_are_told():
     assert len(found) == 2
     assert "did you mean run_command?" in found[0]
     assert "zzz" in found[1]
+
+
+def test_an_agents_policy_only_narrows(decide):
+    outer = Policy(DEFAULTS, {"run_command": "allow"}, {"net:127.0.0.1": "allow"})
+    inner = outer.narrowed({"fs.write": "allow", "net": "deny"}, {"run_command(rm *)": "deny"})
+    assert decide(inner, WRITE) == "ask"
+    assert decide(inner, tool("t", "net")) == "deny"
+    assert decide(inner, RUN, {"command": "ls"}) == "allow"
+    assert decide(inner, RUN, {"command": "rm x"}) == "deny"
+    assert decide(inner, tool("t", "fs.read")) == "allow"
+
+
+def test_the_config_gives_the_policy(decide):
+    config = PermissionsConfig(fs_write="allow", tools={"t": "deny"}, scoped={"net:x.org": "allow"})
+    policy = Policy.of(config)
+    assert decide(policy, WRITE) == "allow"
+    assert decide(policy, tool()) == "deny"
+    assert decide(policy, tool("u", "net:x.org")) == "allow"
+    assert decide(policy, tool("u", "net")) == "ask"
+
+
+def test_a_skill_is_told_the_scopes_it_may_use():
+    policy = Policy(DEFAULTS, scoped={"net:127.0.0.1": "allow", "net:evil.org": "deny"})
+    found = policy.scopes(("net:api.org", "net", "fs.write:out/**", "net:evil.org"))
+    assert found == {"net": ("api.org", "127.0.0.1"), "fs.write": ("out/**",)}
+    assert policy.narrowed({"net:api.org": "deny"}).scopes(("net:api.org",)) == {
+        "net": ("127.0.0.1",)
+    }
 
 
 def test_the_strictest_verdict_wins():

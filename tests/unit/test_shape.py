@@ -65,9 +65,9 @@ def test_a_huge_text_is_named_not_shown(shaper):
     assert len(shaped.content) < 1500
 
 
-def test_the_spill_limit_is_at_least_three_quotas(shaper):
-    assert "too long to show" not in shape(shaper, "x\n" * 15_000, quota=10_000).content
-    assert "too long to show" in shape(shaper, "x\n" * 15_001, quota=10_000).content
+def test_both_sides_of_the_spill_limit(shaper):
+    assert "too long to show" not in shape(shaper, "x\n" * 10_000).content
+    assert "too long to show" in shape(shaper, "x\n" * 10_001).content
 
 
 def test_reading_a_spill_file_back_makes_no_second_copy(shaper, tmp_path):
@@ -176,24 +176,25 @@ def test_a_page_has_the_lines_asked_for_and_says_where_it_is(kept):
 
 
 def test_pages_put_together_are_the_whole(kept):
-    offset, lines = 1, []
+    offset, bodies = 1, []
     while offset:
         page = read_page(*kept, offset, max_chars=1000)
         body, _, note = page.rpartition("\n")
-        lines.append(body)
+        bodies.append(body)
         assert len(body) <= 1000
         found = re.search(r"offset=(\d+)", note)
         offset = int(found[1]) if found else 0
-    assert "\n".join(lines) == LOG
+    assert "\n".join(bodies) == LOG
 
 
-def test_a_text_without_usable_lines_is_paged_by_characters(tmp_path):
+def test_a_line_too_long_for_a_page_counts_as_several(tmp_path):
     text = ("x" * 98 + FAMILY) * 100
     name = Spills(tmp_path).keep(text)
     offset, parts = 1, []
     while offset:
-        body, _, note = read_page(tmp_path, name, offset, max_chars=1000).rpartition("\n")
+        body, _, note = read_page(tmp_path, name, offset, max_chars=5000).rpartition("\n")
         parts.append(body)
+        assert len(body) <= 5000
         assert body.count("\u200d") == 2 * body.count(FAMILY)
         found = re.search(r"offset=(\d+)", note)
         offset = int(found[1]) if found else 0
