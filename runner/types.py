@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 JSON = dict[str, Any]
 Source = Literal["native", "strict", "extracted"]
@@ -173,6 +173,15 @@ class Entry:
     asynchronous: bool = False
 
 
+class Code(Protocol):
+    """One version of a skill's code: the bytes it was built from, for a process that loads them too."""
+
+    skill: str
+    number: int
+    folder: str
+    files: Mapping[str, bytes]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
     """One function of a skill as the model sees it.
@@ -194,6 +203,7 @@ class Tool:
     folder: str = ""
     load: Callable[[], Entry] = field(compare=False, repr=False)
     load_named: Callable[[str], Entry] | None = field(default=None, compare=False, repr=False)
+    code: Code | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +268,10 @@ class Changes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """What one tool call came to. Exactly one per call, whatever happened."""
+    """What one tool call came to. Exactly one per call, whatever happened.
+
+    `notes` is added below `content` once that has been cut to size: changes in the workspace.
+    """
 
     call_id: str
     tool: str
@@ -271,6 +284,7 @@ class ToolResult:
     duration: float = 0.0
     coerced: tuple[str, ...] = ()
     output: str = ""
+    notes: str = ""
 
     @property
     def ok(self) -> bool:

@@ -28,11 +28,11 @@ class Job:
     the skill was loaded. `on_late` is called, on the core loop, when an abandoned job ends.
     """
 
-    __slots__ = ("_context", "_loop", "_work", "abandoned", "began", "future", "on_late")
+    __slots__ = ("_context", "_work", "abandoned", "began", "future", "loop", "on_late")
 
     def __init__(self, work: Callable[[Job], Any], loop: asyncio.AbstractEventLoop) -> None:
         self._work = work
-        self._loop = loop
+        self.loop = loop
         self._context = contextvars.copy_context()
         self.future: asyncio.Future[Outcome | None] = loop.create_future()
         self.began: float | None = None
@@ -54,7 +54,7 @@ class Job:
     def deliver(self, outcome: Outcome) -> None:
         """From any thread: hands the outcome to the core loop, if there still is one."""
         try:
-            self._loop.call_soon_threadsafe(self._settle, outcome)
+            self.loop.call_soon_threadsafe(self._settle, outcome)
         except RuntimeError:
             pass  # the host closed its loop while this call was still running
 

@@ -52,9 +52,12 @@ class Step:
 
 @dataclass(slots=True)
 class Window:
-    """Grows by `add`; `fit` compacts; `messages` is what to send."""
+    """Grows by `add`; `truncate`, `summarise` and `slide` compact; `messages` is what to send.
 
-    system: Message
+    `head` is the system prompt and, for small models, a worked example.
+    """
+
+    head: tuple[Message, ...]
     calibration: tokens.Calibration = field(default_factory=tokens.Calibration)
     count: Callable[[Message], int] = tokens.of_message
     _blocks: list[Block] = field(default_factory=list)
@@ -88,10 +91,10 @@ class Window:
         block.messages[-1], block.counts[-1] = last, count
         self._rendered[-1] = last
 
-    def replace_system(self, message: Message) -> None:
+    def replace_head(self, head: tuple[Message, ...]) -> None:
         """Another system prompt: the tools or the mode changed."""
-        if message != self.system:
-            self.system = message
+        if head != self.head:
+            self.head = head
             self._render()
 
     @property
@@ -109,10 +112,6 @@ class Window:
         """The goal of the turn under way."""
         goals = [b for b in self._blocks if b.goal]
         return goals[-1].messages[0].content if goals else ""
-
-    def last_turns_goal_is_old(self) -> bool:
-        """True when something of the turn under way has been compacted."""
-        return any(b.level != "whole" and b.turn == self._turn for b in self._blocks)
 
     def truncate(self, budget: int) -> Step | None:
         """Cuts old results, oldest first; never those of the latest iteration."""
@@ -198,7 +197,7 @@ class Window:
 
     def _render(self) -> None:
         self._blocks = [b for b in self._blocks if b.level != "dropped"]
-        rendered = [self.system]
+        rendered = list(self.head)
         for index, block in enumerate(self._blocks):
             if block.level == "summarised":
                 continue

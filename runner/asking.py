@@ -1,0 +1,260 @@
+"""One model request: the context made to fit, a valid history, and what to do when it is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from .context.history import valid
+from .context.window import Step
+from .errors import ContextOverflow, ModelRefused, ReplyUnreadable, ToolsUnsupported
+from .log import get_logger
+from .model.ask import ask
+from .model.base import ModelRequest
+from .offering import Prepared, fit_head, prepare
+from .state import SessionState, Shared, Turn, TurnEnded
+from .summary import summarise
+from .types import Message, ModelReply, Status, Usage
+
+RESERVE_SHARE = 4  # at most a quarter of the window is kept free for the reply
+OVERFLOW_SHARE = 0.6  # of what was too large: what the one retry may be
+CUT_SHARE = 0.7  # an evaluated prompt below this share of the estimate was cut by the server
+LEAST_BUDGET = 256
+log = get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Tokens the messages of a request may take, and the room kept for the reply."""
+
+    messages: int
+    reply: int
+
+
+def budget_of(session: SessionState, prepared: Prepared) -> Budget:
+    """Window − reply reserve − margin − the tools' own size."""
+    window = session.context_window
+    reply = max(1, min(session.config.model.max_tokens, window // RESERVE_SHARE))
+    margin = int(window * session.config.context.margin)
+    left = window - reply - margin - prepared.spec_tokens
+    return Budget(max(LEAST_BUDGET, left), reply)
+
+
+async def ask_model(
+    shared: Shared, session: SessionState, turn: Turn
+) -> tuple[ModelReply, Prepared]:
+    """The reply to the conversation so far. Falls back to text calls and to a smaller context."""
+    while True:
+        prepared = prepare(shared, session)
+        fit_head(session.window, prepared)
+        await _fit(shared, session, turn, budget_of(session, prepared).messages)
+        try:
+            return await _ask(shared, session, turn, prepared), prepared
+        except (ToolsUnsupported, ReplyUnreadable) as error:
+            if session.mode == "json":
+                raise
+            log.info("mode.changed", mode="json", reason=str(error))
+            session.mode = "json"
+        except ContextOverflow as error:
+            await _shrink(shared, session, turn, error)
+        except ModelRefused as error:
+            if prepared.schema is None or "format" not in str(error).lower():
+                raise
+            session.schema_refused = True
+
+
+async def closing_answer(shared: Shared, session: SessionState, turn: Turn, request: str) -> str:
+    """One last request, to answer with what there is. Whatever it says, no call is executed."""
+    prepared = prepare(shared, session)
+    needs_tools = session.model.name.startswith(("anthropic/", "bedrock/", "vertex_ai/"))
+    without = prepared if needs_tools else replace(prepared, specs=(), schema=None)
+    note(session, request)
+    reply = await _ask(shared, session, turn, without)
+    return "" if reply.tool_calls else reply.text.strip()
+
+
+def note(session: SessionState, text: str) -> None:
+    """Tells the model something: below a result nobody has seen yet, else as the user's message."""
+    last = session.transcript[-1] if session.transcript else None
+    below = last is not None and (last.role == "tool" or last.mark in {"results", "note"})
+    session.emit("note.added", text=text, below=below)
+    add_note(session, text, below=below)
+
+
+def add_note(session: SessionState, text: str, *, below: bool) -> None:
+    """Puts the note into the transcript and the context."""
+    if below and session.transcript:
+        last = session.transcript[-1]
+        session.transcript[-1] = replace(last, content=f"{last.content}\n\n{text}")
+        session.window.amend(text)
+    else:
+        session.add(Message(role="user", content=text, mark="note"))
+
+
+async def _ask(shared: Shared, session: SessionState, turn: Turn, prepared: Prepared) -> ModelReply:
+    model, config = session.model, session.config.model
+    messages = await _messages(shared, session, turn)
+    estimate = session.window.tokens + prepared.spec_tokens
+    request = ModelRequest(
+        messages=tuple(messages),
+        tools=prepared.specs,
+        max_tokens=budget_of(session, prepared).reply,
+        temperature=_temperature(config.temperature, turn),
+        context_window=session.context_window,
+        schema=prepared.schema,
+        stop=_STOPS if session.mode == "json" else (),
+        timeout=config.timeout,
+        stream=session.stream,
+    )
+    began = shared.clock()
+    async with shared.model_gate.slot():
+        session.emit(
+            "model.requested",
+            messages=len(messages),
+            input_tokens_estimate=estimate,
+            tools=[t.name for t in prepared.specs] or list(prepared.offer.tools),
+        )
+        reply: ModelReply = await turn.wait(
+            ask(
+                model,
+                request,
+                next_id=session.next_id,
+                emit=session.emit,
+                retries=config.retries,
+                on_text=session.on_text,
+                on_reasoning=session.on_reasoning,
+                on_restart=session.on_restart,
+                deadline=turn.deadline,
+                rng=shared.rng,
+                clock=shared.clock,
+            )
+        )
+    _account(session, turn, reply, estimate)
+    session.emit(
+        "model.replied",
+        text=reply.text,
+        calls=[{"id": c.id, "name": c.name, "arguments": c.arguments} for c in reply.tool_calls],
+        finish_reason=reply.finish,
+        usage=None
+        if reply.usage is None
+        else {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens},
+        duration=round(shared.clock() - began, 6),
+    )
+    return reply
+
+
+async def _messages(shared: Shared, session: SessionState, turn: Turn) -> list[Message]:
+    messages = session.checker.check(session.window.messages)
+    if shared.plugins.has("transform_context"):
+        folded = await shared.plugins.fold(
+            "transform_context", "messages", list(messages), session=session.describe()
+        )
+        messages = valid(folded)
+    if turn.restate:
+        turn.restate = False
+        messages = _with_goal(messages, turn.goal)
+    return messages
+
+
+def _with_goal(messages: list[Message], goal: str) -> list[Message]:
+    """The goal once more at the end, where nothing has to be cached."""
+    text = f"[Reminder] The task is still: {goal}"
+    last = messages[-1]
+    if last.role == "user":
+        return [*messages[:-1], replace(last, content=f"{last.content}\n\n{text}")]
+    return [*messages, Message(role="user", content=text, mark="note")]
+
+
+def _account(session: SessionState, turn: Turn, reply: ModelReply, estimate: int) -> None:
+    usage = reply.usage or Usage()
+    turn.usage += usage
+    session.usage += usage
+    cost = session.model.cost(usage)
+    turn.cost += cost
+    session.cost += cost
+    if not usage.input_tokens:
+        return
+    if session.info.local and estimate > LEAST_BUDGET and usage.input_tokens < CUT_SHARE * estimate:
+        _report_cut(session, usage.input_tokens, estimate)
+    else:
+        raw = int(estimate / session.window.calibration.factor)
+        session.window.calibration.learn(raw, usage.input_tokens)
+
+
+def _report_cut(session: SessionState, evaluated: int, estimate: int) -> None:
+    if session.calibrated and "cut" not in session.warned:
+        session.warned.add("cut")
+        log.warning(
+            "prompt.cut",
+            evaluated=evaluated,
+            estimate=estimate,
+            fix="raise [model] context_window, or the server's own limit (OLLAMA_CONTEXT_LENGTH)",
+        )
+    elif not session.calibrated:
+        session.window.calibration.learn(
+            int(estimate / session.window.calibration.factor), evaluated
+        )
+    session.calibrated = True
+
+
+def _temperature(wanted: float, turn: Turn) -> float:
+    return wanted if turn.faults < 2 else wanted / 2  # noqa: PLR2004 - lowered on a repeated failure
+
+
+async def _fit(shared: Shared, session: SessionState, turn: Turn, budget: int) -> None:
+    """Truncate, then summarise, then slide, until the messages fit."""
+    window = session.window
+    if window.tokens <= budget:
+        return
+    _compacted(session, turn, window.truncate(budget))
+    if window.tokens > budget and session.config.context.summarise:
+        _compacted(session, turn, await summarise(shared, session, turn, window.oldest(budget)))
+    if window.tokens > budget:
+        _compacted(session, turn, window.slide(budget))
+
+
+async def _shrink(
+    shared: Shared, session: SessionState, turn: Turn, error: ContextOverflow
+) -> None:
+    """After the provider said that the request was too large: once, and only if it helps."""
+    before = session.window.tokens
+    if turn.overflows == 0:
+        turn.overflows = 1
+        await _fit(shared, session, turn, max(LEAST_BUDGET, int(before * OVERFLOW_SHARE)))
+    if session.window.tokens >= before or turn.overflows > 1:
+        raise error
+    turn.overflows += 1
+
+
+def _compacted(session: SessionState, turn: Turn, step: Step | None) -> None:
+    if step is None:
+        return
+    turn.restate = True
+    session.emit(
+        f"context.{step.name}",
+        before_tokens=step.before_tokens,
+        after_tokens=step.after_tokens,
+        iterations=step.iterations,
+    )
+
+
+def check_budgets(shared: Shared, session: SessionState, turn: Turn) -> None:
+    """Ends the turn when its tokens, its cost or its time are used up."""
+    limits = session.config.limits
+    if limits.max_total_tokens and turn.usage.total >= limits.max_total_tokens:
+        raise TurnEnded(
+            Status.BUDGET_EXHAUSTED,
+            f"{turn.usage.total} tokens used of {limits.max_total_tokens} (limits.max_total_tokens)",
+        )
+    if limits.max_cost and turn.cost >= limits.max_cost:
+        raise TurnEnded(
+            Status.BUDGET_EXHAUSTED,
+            f"${turn.cost:.4f} spent of ${limits.max_cost:.4f} (limits.max_cost)",
+        )
+    if turn.deadline is not None and shared.clock() >= turn.deadline:
+        raise TurnEnded(
+            Status.BUDGET_EXHAUSTED,
+            f"the turn took longer than {limits.turn_timeout:g} s (limits.turn_timeout)",
+        )
+
+
+_STOPS = ("\nResult of ", "\nUser:")

@@ -1,0 +1,230 @@
+"""One attempt: the skill's function with its context, on a thread, the skill loop or the core."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..log import get_logger
+from ..skill import SkillContext
+from ..state import SessionState, Shared, Turn
+from ..types import JSON, Entry, Outcome, Raised, Returned, Tool
+from .files import Workspace
+from .gate import Place
+from .output import Printed, printing
+from .worker import Job, outcome_of
+
+LOAD_SECONDS = 12.0  # the loader's own limit is 10; this one only guards against its failing
+log = get_logger()
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """What to run, and afterwards what is left of it."""
+
+    call_id: str
+    tool: Tool
+    arguments: JSON
+    key: str
+    limit: float | None
+    approved: bool = False
+    last: Place | None = None
+    printed: Printed = field(default_factory=Printed)
+    running: bool = False
+
+    @property
+    def output(self) -> str:
+        """What it printed so far."""
+        return self.printed.text
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltInContext:
+    """What a built-in tool gets instead of a `SkillContext`: it runs on the core loop."""
+
+    shared: Shared
+    session: SessionState
+    turn: Turn
+    call_id: str
+
+
+class _Later:
+    """The function turned out to be `async def`: it belongs on the skill loop."""
+
+    __slots__ = ("entry",)
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+
+
+async def run_attempt(
+    shared: Shared, session: SessionState, turn: Turn, attempt: Attempt
+) -> Outcome | None:
+    """The outcome, or None when it was cancelled. Never raises for anything the skill does."""
+    if attempt.tool.origin == "built-in":
+        return await _built_in(shared, session, turn, attempt)
+    files = _files(shared, session, attempt)
+    arguments = copy.deepcopy(attempt.arguments)  # retries and the record see the original
+    contexts: list[SkillContext] = []
+
+    def context(job: Job) -> SkillContext:
+        made = _context(shared, session, attempt, files, job)
+        contexts.append(made)
+        return made
+
+    def work(job: Job) -> Any:
+        entry = attempt.tool.load()
+        if entry.asynchronous:
+            return _Later(entry)
+        job.began = shared.clock()
+        return _drained(_called(entry, arguments, context, job, attempt.printed))
+
+    job = shared.workers.submit(work)
+    outcome = await _awaited(shared, session, turn, attempt, job)
+    if isinstance(outcome, Returned) and isinstance(outcome.value, _Later):
+        entry = outcome.value.entry
+
+        async def later(job: Job) -> Any:
+            job.began = shared.clock()
+            return await _called(entry, arguments, context, job, attempt.printed)
+
+        job = shared.skill_loop.submit(later)
+        outcome = await _awaited(shared, session, turn, attempt, job)
+        if job.abandoned:
+            await shared.skill_loop.check()
+    _merge_directory(session, attempt.call_id, contexts)
+    return outcome
+
+
+def _called(entry: Entry, arguments: JSON, context: Any, job: Job, printed: Printed) -> Any:
+    printing.set(printed)
+    extra = {entry.context_parameter: context(job)} if entry.context_parameter else {}
+    return entry.function(**arguments, **extra)
+
+
+def _drained(value: Any) -> Any:
+    """A plain function may still answer with a coroutine: awaited here, on this thread."""
+    if not inspect.iscoroutine(value):
+        return value
+    import asyncio
+
+    return asyncio.run(value)
+
+
+async def _awaited(
+    shared: Shared,
+    session: SessionState,
+    turn: Turn,
+    attempt: Attempt,
+    job: Job,
+) -> Outcome | None:
+    turn.running[attempt.call_id] = lambda: job.abandon(None)
+    if turn.cancelled:
+        job.abandon(None)
+    try:
+        outcome = await outcome_of(job, attempt.limit, LOAD_SECONDS)
+    except BaseException:
+        job.abandon(None)
+        raise
+    finally:
+        turn.running.pop(attempt.call_id, None)
+        if job.abandoned:
+            attempt.running = True
+            _watch_late(shared, session, attempt, job)
+        else:
+            shared.locks.release(attempt)
+    return outcome
+
+
+def _watch_late(shared: Shared, session: SessionState, attempt: Attempt, job: Job) -> None:
+    """When the abandoned call ends at last, its place and locks are free and the record says so."""
+    began = shared.clock()
+    shared.abandoned[id(job)] = (attempt.tool.name, job)
+    place = attempt.last
+
+    def late(outcome: Outcome) -> None:
+        shared.abandoned.pop(id(job), None)
+        shared.locks.release(attempt)
+        if place is not None:
+            place.leave()
+        session.emit(
+            "tool.late",
+            call_id=attempt.call_id,
+            tool=attempt.tool.name,
+            ok=not isinstance(outcome, Raised),
+            duration=round(shared.clock() - began, 3),
+        )
+
+    job.on_late = late
+
+
+async def _built_in(
+    shared: Shared, session: SessionState, turn: Turn, attempt: Attempt
+) -> Outcome | None:
+    """A built-in tool is ours: a coroutine function on the core loop, cancelled with the turn."""
+    entry = attempt.tool.load()
+    context = BuiltInContext(shared, session, turn, attempt.call_id)
+    try:
+        return Returned(await turn.wait(entry.function(context, **attempt.arguments)))
+    except Exception as error:  # noqa: BLE001 - its ToolError is a value like any skill's
+        from ..state import TurnCancelled
+
+        if isinstance(error, TurnCancelled):
+            return None
+        return Raised(error)
+
+
+def _files(shared: Shared, session: SessionState, attempt: Attempt) -> Workspace:
+    until = None if attempt.limit is None else shared.clock() + attempt.limit
+    tool = attempt.tool
+    return Workspace(
+        session.workspace,
+        locks=shared.locks,
+        baselines=session.baselines,
+        owner=attempt,
+        protected=shared.protected,
+        scopes=None if tool.origin == "object" else tool.flags.permissions,
+        approved=attempt.approved,
+        remaining=lambda: 60.0 if until is None else max(0.0, until - shared.clock()),
+    )
+
+
+def _context(
+    shared: Shared, session: SessionState, attempt: Attempt, files: Workspace, job: Job
+) -> SkillContext:
+    def progress(text: str) -> None:
+        job.loop.call_soon_threadsafe(
+            lambda: session.emit(
+                "tool.progressed", call_id=attempt.call_id, tool=attempt.tool.name, text=text[:500]
+            )
+        )
+
+    needs = attempt.tool.flags.permissions
+    return SkillContext(
+        session_id=session.id,
+        workspace=session.workspace,
+        files=files,
+        idempotency_key=attempt.key,
+        deadline=None if attempt.limit is None else shared.clock() + attempt.limit,
+        env=_granted(shared, needs),
+        log=log,
+        cwd=session.cwd,
+        scopes=session.policy.scopes(needs),
+        is_cancelled=lambda: job.abandoned,
+        on_progress=progress,
+        clock=shared.clock,
+    )
+
+
+def _granted(shared: Shared, needs: tuple[str, ...]) -> dict[str, str]:
+    names = [need.removeprefix("env:") for need in needs if need.startswith("env:")]
+    return {name: shared.environ[name] for name in names if name in shared.environ}
+
+
+def _merge_directory(session: SessionState, call_id: str, contexts: list[SkillContext]) -> None:
+    for context in contexts:
+        if context.moved_to is not None:
+            session.moves[call_id] = Path(context.moved_to)

@@ -1,0 +1,105 @@
+"""The calls of one reply: neighbours that may run together do, all others are barriers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from ..state import SessionState, Shared, Turn
+from ..types import Admitted, Kind, Tool, ToolCall, ToolResult
+from .execute import execute
+from .finish import Allowance, finish, refused
+
+Item = Admitted | ToolResult  # a refusal is already the result
+
+
+async def run_batch(
+    shared: Shared,
+    session: SessionState,
+    turn: Turn,
+    calls: Sequence[ToolCall],
+    items: Sequence[Item],
+    allowance: Allowance,
+) -> list[ToolResult]:
+    """One result per call, in the order asked for."""
+    for item in items:
+        if isinstance(item, Admitted):
+            session.emit(
+                "tool.queued",
+                call_id=item.call.id,
+                tool=item.tool.name,
+                arguments=item.call.arguments,
+            )
+    results: list[ToolResult] = []
+    work = list(zip(calls, items, strict=True))
+    for group in _groups(work):
+        results += await _run_group(shared, session, turn, group, allowance)
+        _move(session, [call.id for call, _ in group])
+    return results
+
+
+def _groups(work: Sequence[tuple[ToolCall, Item]]) -> Iterator[list[tuple[ToolCall, Item]]]:
+    group: list[tuple[ToolCall, Item]] = []
+    for call, item in work:
+        if isinstance(item, Admitted) and not item.tool.flags.concurrent:
+            if group:
+                yield group
+            yield [(call, item)]
+            group = []
+        else:
+            group.append((call, item))
+    if group:
+        yield group
+
+
+async def _run_group(
+    shared: Shared,
+    session: SessionState,
+    turn: Turn,
+    group: Sequence[tuple[ToolCall, Item]],
+    allowance: Allowance,
+) -> list[ToolResult]:
+    if len(group) == 1:
+        return [await _one(shared, session, turn, *group[0], allowance)]
+    places = asyncio.Semaphore(shared.config.limits.max_parallel)
+
+    async def placed(call: ToolCall, item: Item) -> ToolResult:
+        async with places:
+            return await _one(shared, session, turn, call, item, allowance)
+
+    tasks = [asyncio.ensure_future(placed(call, item)) for call, item in group]
+    await asyncio.wait(tasks)
+    return [task.result() for task in tasks]
+
+
+async def _one(
+    shared: Shared,
+    session: SessionState,
+    turn: Turn,
+    call: ToolCall,
+    item: Item,
+    allowance: Allowance,
+) -> ToolResult:
+    tool: Tool | None = None
+    if not isinstance(item, Admitted):
+        result = item
+    elif turn.cancelled:
+        result = refused(
+            call, Kind.CANCELLED, "not run: the turn was cancelled before this call began"
+        )
+    else:
+        tool = item.tool
+        turn.tool_calls += 1
+        shared.in_flight[call.id] = (session.id, tool.name, shared.clock())
+        try:
+            result = await execute(shared, session, turn, item)
+        finally:
+            shared.in_flight.pop(call.id, None)
+    return await finish(shared, session, call, tool, result, allowance)
+
+
+def _move(session: SessionState, call_ids: Sequence[str]) -> None:
+    for call_id in call_ids:
+        folder = session.moves.pop(call_id, None)
+        if folder is not None:
+            session.cwd = folder

@@ -1,0 +1,137 @@
+"""The one exit of a result: redact, hooks, redact, size; then it is final for everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..context import tokens
+from ..state import SessionState, Shared
+from ..types import Kind, Tool, ToolCall, ToolResult
+from .shape import READ_ONLY_FACTOR, Shaper
+
+RESULT_SHARE = 0.25  # of the context budget, for one result
+BATCH_SHARE = 0.5  # for all results of one batch
+LEAST_CHARS = 400  # below this a result says nothing
+NOTES_CHARS = 4000
+
+
+@dataclass(slots=True)
+class Allowance:
+    """Characters a batch's results may still take. What one leaves over the next may use."""
+
+    result_tokens: int
+    chars_left: int
+    calls_left: int
+
+    @classmethod
+    def of(cls, budget_tokens: int, batch_chars: int, calls: int) -> Allowance:
+        """The allowance of a batch of so many calls."""
+        batch = batch_chars or int(budget_tokens * BATCH_SHARE * 4)
+        return cls(int(budget_tokens * RESULT_SHARE), batch, max(1, calls))
+
+    def quota(self, text: str, wanted: int) -> int:
+        """Characters the next result may take."""
+        counted = max(1, tokens.estimate(text))
+        by_window = int(self.result_tokens * len(text) / counted)
+        share = self.chars_left // self.calls_left
+        return max(LEAST_CHARS, min(wanted, by_window, share)) if text else wanted
+
+    def take(self, used: int) -> None:
+        """So many characters are gone."""
+        self.chars_left = max(0, self.chars_left - used)
+        self.calls_left = max(1, self.calls_left - 1)
+
+
+async def finish(
+    shared: Shared,
+    session: SessionState,
+    call: ToolCall,
+    tool: Tool | None,
+    result: ToolResult,
+    allowance: Allowance,
+) -> ToolResult:
+    """The result as the model, the user and the disk get it. Emits `tool.finished`."""
+    clean = shared.redactor.text
+    result = replace(
+        result,
+        content=clean(result.content),
+        notes=clean(result.notes),
+        output=clean(result.output),
+    )
+    if shared.plugins.has("post_tool_use"):
+        result = await shared.plugins.fold(
+            "post_tool_use", "result", result, call=call, session=session.describe()
+        )
+        result = replace(result, call_id=call.id, content=clean(str(result.content)))
+    result = await _sized(shared, session, tool, result, allowance)
+    session.recent_outputs.append(result.content)
+    del session.recent_outputs[:-8]
+    _emit(session, result)
+    return result
+
+
+async def _sized(
+    shared: Shared,
+    session: SessionState,
+    tool: Tool | None,
+    result: ToolResult,
+    allowance: Allowance,
+) -> ToolResult:
+    c = shared.config.results
+    wanted = (tool.flags.max_result_chars if tool else None) or c.max_chars
+    whole = result.ok and tool is not None and tool.flags.read_only
+    full = wanted * READ_ONLY_FACTOR if whole else wanted
+    content, spilled = result.content, None
+    quota = allowance.quota(content, full)
+    if len(content) > min(quota, c.line_chars):
+        shaper = Shaper(shared.spills / session.id)
+        shaped = await shared.workers.run(
+            lambda: shaper.shape(
+                content,
+                quota=quota,
+                spill_limit=max(c.spill_chars, 3 * wanted),
+                line_chars=c.line_chars,
+            )
+        )
+        content, spilled = shaped.content, shaped.spilled_to
+    session.spilled = session.spilled or spilled is not None
+    allowance.take(len(content))
+    if result.notes:
+        content = f"{content}\n\n{result.notes[:NOTES_CHARS]}"
+    return replace(result, content=content, spilled_to=spilled or result.spilled_to)
+
+
+def _emit(session: SessionState, result: ToolResult) -> None:
+    changes = result.changes
+    session.emit(
+        "tool.finished",
+        clean={"content": result.content, "output": result.output},
+        call_id=result.call_id,
+        tool=result.tool,
+        ok=result.kind is Kind.OK,
+        kind=result.kind.value,
+        attempts=result.attempts,
+        duration=round(result.duration, 6),
+        degraded_by=result.degraded_by,
+        changes=None
+        if changes is None
+        else {
+            "created": list(changes.created),
+            "modified": list(changes.modified),
+            "deleted": list(changes.deleted),
+        },
+        spilled_to=result.spilled_to,
+        coerced=list(result.coerced),
+    )
+
+
+def refused(call: ToolCall, kind: Kind, content: str) -> ToolResult:
+    """The result of a call that runs no line of code."""
+    return ToolResult(call_id=call.id, tool=call.name, kind=kind, content=content)
+
+
+def named(names: Sequence[str], most: int = 12) -> str:
+    """A short list of names for a message."""
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

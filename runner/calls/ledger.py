@@ -1,0 +1,70 @@
+"""What is known about side effects: which calls succeeded, which were lost, which may be repeated."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+from ..types import JSON, ToolResult
+from .keys import canonical, idempotency_key
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A call whose outcome nobody knows. Keeps its key until it is settled, turns later too."""
+
+    tool: str
+    key: str
+    how: str
+
+
+@dataclass(slots=True)
+class Ledger:
+    """One session's side effects. Calls are equal when tool and canonical arguments are."""
+
+    session: str
+    turn: int = 0
+    _succeeded: dict[str, int] = field(default_factory=dict)
+    _once: dict[str, ToolResult] = field(default_factory=dict)
+    _lost: dict[str, Lost] = field(default_factory=dict)
+
+    def begin_turn(self, turn: int) -> None:
+        """Counts of what succeeded end with the turn; lost calls stay lost."""
+        self.turn = turn
+        self._succeeded.clear()
+        self._once.clear()
+
+    def fingerprint(self, tool: str, arguments: JSON) -> str:
+        """The same for equal calls of this session; says nothing about the arguments."""
+        text = canonical([self.session, tool, arguments])
+        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+    def key(self, fingerprint: str, tool: str, arguments: JSON) -> str:
+        """The idempotency key of this call now."""
+        lost = self._lost.get(fingerprint)
+        if lost is not None:
+            return lost.key
+        done = self._succeeded.get(fingerprint, 0)
+        return idempotency_key(self.session, self.turn, tool, arguments, done)
+
+    def lost(self, fingerprint: str) -> Lost | None:
+        """The same call, when its outcome is unknown."""
+        return self._lost.get(fingerprint)
+
+    def lose(self, fingerprint: str, tool: str, key: str, how: str) -> None:
+        """This call timed out or was cut off: it may have happened."""
+        self._lost[fingerprint] = Lost(tool, key, how)
+
+    def settle(self, fingerprint: str) -> None:
+        """Its outcome is known after all."""
+        self._lost.pop(fingerprint, None)
+
+    def succeed(self, fingerprint: str, result: ToolResult) -> None:
+        """It succeeded: asking again is a deliberate repeat, with a new key."""
+        self._succeeded[fingerprint] = self._succeeded.get(fingerprint, 0) + 1
+        self._once[fingerprint] = result
+        self._lost.pop(fingerprint, None)
+
+    def recorded(self, fingerprint: str) -> ToolResult | None:
+        """The result this call gave earlier in the turn."""
+        return self._once.get(fingerprint)

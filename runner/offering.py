@@ -1,0 +1,155 @@
+"""What the model is offered in an iteration: tools, instructions and the system prompt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .calls.admit import Offer
+from .context import tokens
+from .context.window import Window
+from .model.base import ToolSpec
+from .model.prompt import catalogue_text, reply_schema, system_prompt, worked_example
+from .state import SessionState, Shared
+from .types import JSON, Message, Tool
+
+COMPACT_BELOW = 8192  # tokens of window: below it the short prompt is used when the style is auto
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An offer in the form a request needs. Built once per set of tools."""
+
+    offer: Offer
+    specs: tuple[ToolSpec, ...]
+    schema: JSON | None
+    head: tuple[Message, ...]
+    spec_tokens: int
+
+
+def prepare(shared: Shared, session: SessionState) -> Prepared:
+    """What to offer now: the skills as they are, and the built-in tools that have something to do."""
+    snapshot = shared.registry.snapshot
+    built_in = _built_in(shared, session)
+    key = (
+        snapshot.generation, session.mode, session.schema_refused,
+        tuple(built_in), tuple(sorted(session.found)),
+    )  # fmt: skip
+    if isinstance(session.prepared, Prepared) and session.prepared_for == key:
+        return session.prepared
+    prepared = _prepared(shared, session, built_in)
+    session.prepared, session.prepared_for = prepared, key
+    return prepared
+
+
+def fit_head(window: Window, prepared: Prepared) -> None:
+    """Puts the system prompt of the offer at the head of the context."""
+    window.replace_head(prepared.head)
+
+
+def _prepared(shared: Shared, session: SessionState, built_in: dict[str, Tool]) -> Prepared:
+    snapshot = shared.registry.snapshot
+    skills = {n: t for n, t in snapshot.tools.items() if _allowed(session, t)}
+    offered, deferred = _within(shared, session, skills)
+    if deferred and "tool_search" in shared.built_ins:
+        built_in = {**built_in, "tool_search": shared.built_ins["tool_search"]}
+    tools = {**offered, **built_in}
+    known = {**{t.name: t for t in shared.built_ins.values()}, **snapshot.tools, **tools}
+    offer = Offer(tools, known, _disabled(snapshot.skills), snapshot.generation)
+    in_text = session.mode == "json"
+    listed = tuple(tools.values())
+    constrained = in_text and session.info.constrained and not session.schema_refused
+    compact = _compact(session)
+    head = Message(
+        role="system",
+        content=system_prompt(
+            listed,
+            mode=session.mode,
+            compact=compact,
+            constrained=constrained,
+            catalogue=catalogue_text(instructions(shared, session)),
+            extra=session.prompt,
+        ),
+    )
+    example = worked_example(listed, constrained=constrained) if in_text else ()
+    specs = () if in_text else tuple(ToolSpec(t.name, t.description, t.parameters) for t in listed)
+    return Prepared(
+        offer=offer,
+        specs=specs,
+        schema=reply_schema(listed) if constrained and listed else None,
+        head=(head, *example),
+        spec_tokens=sum(_spec_tokens(t) for t in listed) if specs else 0,
+    )
+
+
+def instructions(shared: Shared, session: SessionState) -> list[tuple[str, str]]:
+    """Name and description of each Agent Skill the session may open."""
+    return [
+        (s.name, s.description)
+        for s in shared.registry.snapshot.skills
+        if s.live and s.form == "agent-skill" and _named(session, s.name)
+    ]
+
+
+def _built_in(shared: Shared, session: SessionState) -> dict[str, Tool]:
+    has_skills = bool(instructions(shared, session)) or any(
+        s.body_path for s in shared.registry.snapshot.skills if s.live
+    )
+    small = session.mode == "json" and not shared.config.agents
+    wanted = {
+        "use_skill": has_skills,
+        "read_skill_file": has_skills,
+        "read_result": session.spilled,
+        "agent": session.parent is None and not small,
+        "remember": shared.config.memory.enabled and session.may_remember,
+        "recall": shared.config.memory.enabled,
+    }
+    return {n: shared.built_ins[n] for n, yes in wanted.items() if yes and n in shared.built_ins}
+
+
+def _within(
+    shared: Shared, session: SessionState, tools: dict[str, Tool]
+) -> tuple[dict[str, Tool], dict[str, Tool]]:
+    """The tools to offer and those to defer, when all would be too many or too large."""
+    most = shared.config.limits.max_offered_tools
+    room = session.context_window // 4
+    if len(tools) <= most and sum(map(_spec_tokens, tools.values())) <= room:
+        return tools, {}
+    order = sorted(tools.values(), key=lambda t: t.name not in session.found)
+    offered: dict[str, Tool] = {}
+    for tool in order:
+        cost = _spec_tokens(tool)
+        if len(offered) < most - 1 and cost <= room:
+            offered[tool.name] = tool
+            room -= cost
+    return offered, {n: t for n, t in tools.items() if n not in offered}
+
+
+def _compact(session: SessionState) -> bool:
+    style = session.config.model.prompt_style
+    return style == "compact" or (style == "auto" and session.context_window < COMPACT_BELOW)
+
+
+def _allowed(session: SessionState, tool: Tool) -> bool:
+    return _named(session, tool.skill)
+
+
+def _named(session: SessionState, skill: str) -> bool:
+    return session.only_skills is None or skill in session.only_skills
+
+
+def _disabled(skills: Iterable[object]) -> frozenset[str]:
+    return frozenset(
+        t.name
+        for s in skills
+        if getattr(s, "state", "") == "disabled"
+        for t in getattr(s, "tools", ())
+    )
+
+
+def _spec_tokens(tool: Tool) -> int:
+    text = json.dumps(tool.parameters, ensure_ascii=False)
+    return (
+        12 + tokens.estimate(tool.name) + tokens.estimate(tool.description) + tokens.estimate(text)
+    )

@@ -1,0 +1,162 @@
+"""How a session begins: new or rebuilt from its trajectory, with its limits, folder and record."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .calls.baselines import Baselines
+from .calls.ledger import Ledger
+from .calls.permissions import Policy
+from .config import Config
+from .context.loopguard import LoopGuard
+from .context.window import Window
+from .errors import RecordError
+from .events import SCHEMA, Listener
+from .log import get_logger
+from .memory import asks_to_remember
+from .model.base import Model, ModelInfo
+from .record.resume import Rebuilt, rebuild
+from .record.trajectory import Trajectory, check_id, file_of
+from .state import Reporter, SessionState, Shared, Turn
+from .types import Message
+
+DEFAULT_WINDOW = 8192  # tokens, when neither the config nor the server says
+OLLAMA_WINDOW = (
+    16_384  # at most, unless the config says more: the trained maximum fills small machines
+)
+log = get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a session is opened with."""
+
+    id: str
+    config: Config
+    model: Model
+    info: ModelInfo
+    policy: Policy
+    workspace: Path
+    prompt: str = ""
+    record: bool = True
+    listeners: Sequence[Listener] = ()
+    only_skills: frozenset[str] | None = None
+    stream: bool = True
+
+
+def new_id() -> str:
+    """A fresh session id."""
+    return uuid.uuid4().hex[:12]
+
+
+async def open_state(shared: Shared, plan: Plan) -> SessionState:
+    """The session's state, rebuilt when its trajectory exists. Emits `session.started`."""
+    rebuilt, trajectory = Rebuilt(), None
+    if plan.record:
+        fsync = plan.config.record.durability == "power"
+        trajectory = Trajectory(file_of(plan.config.paths.state, check_id(plan.id)), fsync=fsync)
+        try:
+            loaded = trajectory.load()
+        except RecordError:
+            trajectory.close()
+            raise
+        for sentence in loaded.damage:
+            log.warning("record.damaged", what=sentence)
+        rebuilt = rebuild(loaded.records, plan.id)
+    reporter = Reporter(shared.redactor, session=plan.id, trajectory=trajectory, first=rebuilt.seq)
+    reporter.listeners += plan.listeners
+    state = make_state(shared, plan, reporter)
+    _restore(state, rebuilt)
+    snapshot = shared.registry.snapshot
+    state.emit(
+        "session.started",
+        model=plan.model.name,
+        skills=[s.name for s in snapshot.skills if s.live],
+        schema=SCHEMA,
+    )
+    if shared.plugins.has("session_started"):
+        await shared.plugins.notify("session_started", session=state.describe())
+    shared.sessions[plan.id] = state
+    return state
+
+
+def make_state(shared: Shared, plan: Plan, reporter: Reporter) -> SessionState:
+    """A session with nothing in it yet."""
+    return SessionState(
+        id=plan.id,
+        config=plan.config,
+        model=plan.model,
+        info=plan.info,
+        policy=plan.policy,
+        workspace=plan.workspace,
+        baselines=Baselines(),
+        cwd=plan.workspace,
+        ledger=Ledger(plan.id),
+        window=Window((Message(role="system", content="-"),)),
+        reporter=reporter,
+        context_window=window_of(plan.config, plan.info),
+        mode=mode_of(plan.config, plan.info),
+        prompt=plan.prompt,
+        only_skills=plan.only_skills,
+        stream=plan.stream,
+    )
+
+
+def window_of(config: Config, info: ModelInfo) -> int:
+    """Tokens of context: from the config, else what the server says, else 8,192."""
+    if config.model.context_window:
+        return config.model.context_window
+    said = info.context_window or DEFAULT_WINDOW
+    return min(said, OLLAMA_WINDOW) if info.name.startswith("ollama") else said
+
+
+def mode_of(config: Config, info: ModelInfo) -> str:
+    """How tools are given to the model: native calls, unless it cannot or the config says text."""
+    wanted = config.model.tool_mode
+    if wanted != "auto":
+        return wanted
+    return "json" if info.tools is False else "native"
+
+
+def begin_turn(shared: Shared, session: SessionState, goal: str) -> Turn:
+    """The next turn of the session. Emits `turn.started`."""
+    c = session.config
+    now = shared.clock()
+    session.turns += 1
+    turn = Turn(
+        number=session.turns,
+        goal=goal,
+        guard=LoopGuard(
+            warn=c.loop.warn, refuse=c.loop.refuse, stop=c.loop.stop, similarity=c.loop.similarity
+        ),
+        began=now,
+        deadline=now + c.limits.turn_timeout if c.limits.turn_timeout else None,
+    )
+    session.turn = turn
+    session.may_remember = asks_to_remember(goal)
+    session.ledger.begin_turn(turn.number)
+    session.reporter.turn, session.reporter.iteration = turn.number, 0
+    session.emit("turn.started", goal=goal)
+    session.add(Message(role="user", content=goal, mark="goal"))
+    return turn
+
+
+async def close_state(shared: Shared, state: SessionState) -> None:
+    """Ends a session: its record is closed and its lock given back."""
+    shared.sessions.pop(state.id, None)
+    if shared.plugins.has("session_finished"):
+        await shared.plugins.notify("session_finished", session=state.describe())
+    if state.reporter.trajectory is not None:
+        state.reporter.trajectory.close()
+        state.reporter.trajectory = None
+
+
+def _restore(state: SessionState, rebuilt: Rebuilt) -> None:
+    for message in rebuilt.messages:
+        state.add(message)
+    for lost in rebuilt.lost.values():
+        state.ledger.lose(lost.fingerprint, lost.tool, lost.key, "was interrupted")
+    state.turns, state.ids, state.spilled = rebuilt.turns, rebuilt.ids, rebuilt.spilled

@@ -1,0 +1,64 @@
+"""Where plugins come from: entry points, the config's modules and shell commands, objects."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from .config import Config
+from .errors import PluginError
+from .plugins import Plugins
+from .shellhooks import ShellHooks
+
+
+def load_plugins(plugins: Plugins, config: Config, objects: Iterable[Any]) -> None:
+    """Registers them all, in this order; raises `PluginError` for the first that is wrong."""
+    disabled = set(config.plugins.disabled)
+    if _entry_points_exist():
+        plugins.load_entry_points(disabled)
+    for name in config.plugins.modules:
+        if name not in disabled:
+            plugins.register(_module(name, config.project), name)
+    if config.hooks.pre_tool_use or config.hooks.post_tool_use:
+        shell = ShellHooks(
+            config.hooks.pre_tool_use, config.hooks.post_tool_use, config.plugins.hook_timeout
+        )
+        plugins.register(shell, "hooks in the config")
+    for number, plugin in enumerate(objects):
+        plugins.register(plugin, f"{type(plugin).__name__}-{number}")
+
+
+def _entry_points_exist() -> bool:
+    from importlib.metadata import entry_points
+
+    return bool(entry_points(group="runner.plugins"))
+
+
+def _module(name: str, project: Path) -> Any:
+    try:
+        return _from_file(name, project) if name.endswith(".py") else importlib.import_module(name)
+    except PluginError:
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"[plugins] modules: {name!r} cannot be imported ({type(error).__name__}: {error}); "
+            "it must be importable from here, or a .py path relative to the project"
+        ) from error
+
+
+def _from_file(name: str, project: Path) -> Any:
+    path = project / name
+    if not path.is_file():
+        raise PluginError(f"[plugins] modules: there is no file {path}")
+    module_name = f"_runner_plugin_{path.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    if spec is None or spec.loader is None:
+        raise PluginError(f"[plugins] modules: {path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,187 @@
+"""A session rebuilt from its trajectory: what was said, what was done, what is not known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..model.prompt import text_calls, text_results
+from ..types import JSON, Message, ToolCall
+
+NOT_RUN = "not run: the session was interrupted before this call began"
+INTERRUPTED = "no result: this call was interrupted. It changes nothing, so it may be called again"
+UNKNOWN = (
+    "no result: this call was interrupted while it ran. Its outcome is unknown: it may have "
+    "happened. Check before you do anything about it; the same call is refused until that is known"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LostCall:
+    """A call that had begun and whose end nobody recorded."""
+
+    fingerprint: str
+    tool: str
+    key: str
+
+
+@dataclass(slots=True)
+class _Round:
+    """The reply being read, with its calls and the results recorded so far."""
+
+    text: str
+    calls: list[ToolCall]
+    in_text: bool = False
+    results: dict[str, tuple[str, str]] = field(default_factory=dict)
+    started: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Rebuilt:
+    """Everything a resumed session needs. `interrupted`: the last turn never finished."""
+
+    messages: list[Message] = field(default_factory=list)
+    lost: dict[str, LostCall] = field(default_factory=dict)
+    turns: int = 0
+    seq: int = 0
+    ids: int = 0
+    spilled: bool = False
+    interrupted: bool = False
+    opened_skills: set[str] = field(default_factory=set)
+
+
+def rebuild(records: Iterable[Mapping[str, Any]], session: str) -> Rebuilt:
+    """Folds a trajectory's records into the state they left behind."""
+    fold = _Fold(session)
+    for record in records:
+        fold.take(record)
+    fold.end_round()
+    return fold.made
+
+
+class _Fold:
+    def __init__(self, session: str) -> None:
+        self.made = Rebuilt()
+        self._session = session
+        self._round: _Round | None = None
+        self._take: dict[str, Callable[[Mapping[str, Any]], None]] = {
+            "turn.started": self._turn_started,
+            "model.requested": lambda _r: self.end_round(),
+            "model.replied": self._replied,
+            "reply.parsed": self._parsed,
+            "tool.started": self._started,
+            "tool.finished": self._finished,
+            "note.added": self._noted,
+            "turn.finished": self._turn_finished,
+        }
+
+    def take(self, record: Mapping[str, Any]) -> None:
+        seq = record.get("seq")
+        if isinstance(seq, int):
+            self.made.seq = max(self.made.seq, seq)
+        if record.get("session") != self._session:
+            return  # a sub-agent's events are in its parent's trajectory
+        act = self._take.get(str(record.get("type")))
+        if act is not None:
+            act(record)
+
+    def end_round(self) -> None:
+        """Puts the reply and its results, placeholders included, into the transcript."""
+        done, self._round = self._round, None
+        if done is None:
+            return
+        add = self.made.messages.append
+        if not done.calls:
+            if done.text.strip():
+                add(Message(role="assistant", content=done.text))
+            return
+        for call in done.calls:
+            if call.id not in done.results:
+                done.results[call.id] = (call.name, self._placeholder(done, call))
+        if done.in_text:
+            content = text_calls((c.name, c.arguments) for c in done.calls)
+            add(Message(role="assistant", content=content))
+            text = text_results(done.results[c.id] for c in done.calls)
+            add(Message(role="user", content=text, mark="results"))
+            return
+        add(Message(role="assistant", content=done.text, tool_calls=tuple(done.calls)))
+        for call in done.calls:
+            tool, content = done.results[call.id]
+            add(Message(role="tool", content=content, tool_call_id=call.id, tool=tool))
+
+    def _placeholder(self, done: _Round, call: ToolCall) -> str:
+        started = done.started.get(call.id)
+        if started is None:
+            return NOT_RUN
+        return INTERRUPTED if started.get("idempotent") else UNKNOWN
+
+    def _turn_started(self, record: Mapping[str, Any]) -> None:
+        self.end_round()
+        self.made.turns += 1
+        self.made.interrupted = True
+        self.made.messages.append(
+            Message(role="user", content=str(record.get("goal", "")), mark="goal")
+        )
+
+    def _replied(self, record: Mapping[str, Any]) -> None:
+        self.end_round()
+        self._round = _Round(str(record.get("text") or ""), _calls(record))
+        self._count_ids()
+
+    def _parsed(self, record: Mapping[str, Any]) -> None:
+        found = _calls(record)
+        if self._round is not None and found:
+            self._round.calls, self._round.in_text = found, True
+            self._count_ids()
+
+    def _started(self, record: Mapping[str, Any]) -> None:
+        fingerprint = str(record.get("fingerprint", ""))
+        if self._round is not None:
+            self._round.started[str(record.get("call_id"))] = record
+        if not record.get("idempotent"):
+            self.made.lost[fingerprint] = LostCall(
+                fingerprint, str(record.get("tool")), str(record.get("key", ""))
+            )
+
+    def _finished(self, record: Mapping[str, Any]) -> None:
+        call_id, kind = str(record.get("call_id")), record.get("kind")
+        self.made.spilled = self.made.spilled or bool(record.get("spilled_to"))
+        if self._round is None:
+            return
+        self._round.results[call_id] = (str(record.get("tool")), str(record.get("content", "")))
+        started = self._round.started.get(call_id)
+        if started is not None and kind not in {"outcome_unknown", "cancelled"}:
+            self.made.lost.pop(str(started.get("fingerprint", "")), None)
+
+    def _noted(self, record: Mapping[str, Any]) -> None:
+        self.end_round()
+        text, messages = str(record.get("text", "")), self.made.messages
+        if record.get("below") and messages:
+            messages[-1] = replace(messages[-1], content=f"{messages[-1].content}\n\n{text}")
+        else:
+            messages.append(Message(role="user", content=text, mark="note"))
+
+    def _turn_finished(self, record: Mapping[str, Any]) -> None:
+        self.end_round()
+        self.made.interrupted = False
+        if record.get("status") != "completed" and self.made.messages[-1:]:
+            if self.made.messages[-1].role != "assistant":
+                text = f"[The turn ended: {record.get('status')}]"
+                self.made.messages.append(Message(role="assistant", content=text))
+
+    def _count_ids(self) -> None:
+        for call in self._round.calls if self._round else ():
+            match = re.fullmatch(r"call_(\d{1,9})", call.id)
+            if match:
+                self.made.ids = max(self.made.ids, int(match[1]))
+
+
+def _calls(record: Mapping[str, Any]) -> list[ToolCall]:
+    calls = []
+    for entry in record.get("calls") or ():
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str):
+            arguments: JSON = entry["arguments"] if isinstance(entry.get("arguments"), dict) else {}
+            calls.append(ToolCall(id=str(entry.get("id")), name=entry["name"], arguments=arguments))
+    return calls

@@ -1,0 +1,143 @@
+"""One conversation. Turns run one at a time; each ends with a result, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Self
+
+from .endings import account, ended
+from .errors import SessionError
+from .events import Event, Listener
+from .loop import run_turn
+from .opening import Plan, begin_turn, close_state, open_state
+from .slots import Slots
+from .state import SessionState, Shared, Turn, TurnCancelled
+from .types import Status, TurnResult
+
+PATIENCE = 5.0  # seconds a cancelled turn gets to put its placeholders in order
+
+
+class Session:
+    """Use as `async with runner.session() as session`. Not for several tasks at once."""
+
+    def __init__(self, shared: Shared, slots: Slots, plan: Plan) -> None:
+        self._shared = shared
+        self._slots = slots
+        self._plan = plan
+        self._listeners: list[Listener] = list(plan.listeners)
+        self._state: SessionState | None = None
+        self._busy = False
+
+    @property
+    def id(self) -> str:
+        """The session's name."""
+        return self._plan.id
+
+    async def __aenter__(self) -> Self:
+        await self._open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def listen(self, listener: Listener) -> None:
+        """Calls it with every event from now on. It must not block."""
+        self._listeners.append(listener)
+        if self._state is not None:
+            self._state.reporter.listeners.append(listener)
+
+    async def run(self, goal: str) -> TurnResult:
+        """One turn. Raises `SessionError` when one is under way, `RecordError` when it cannot be kept."""
+        state = await self._open()
+        if self._busy:
+            raise SessionError(f"session {self.id!r} is in the middle of a turn; use steer()")
+        self._busy = True
+        turn = begin_turn(self._shared, state, goal)
+        task = asyncio.ensure_future(self._slotted(state, turn))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            turn.cancel()
+            await asyncio.wait([task], timeout=PATIENCE)
+            task.cancel()
+            raise
+        finally:
+            self._busy = False
+            state.turn = None
+
+    async def stream(self, goal: str) -> AsyncIterator[Event]:
+        """One turn as its events, the last one `turn.finished`."""
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        state = await self._open()
+        state.reporter.listeners.append(queue.put_nowait)
+        task = asyncio.ensure_future(self.run(goal))
+        task.add_done_callback(lambda _t: queue.put_nowait(None))
+        try:
+            while (event := await queue.get()) is not None:
+                yield event
+            await task
+        finally:
+            state.reporter.listeners.remove(queue.put_nowait)
+            if not task.done():
+                self.cancel()
+                await asyncio.wait([task], timeout=PATIENCE)
+
+    def cancel(self) -> None:
+        """Ends the turn under way; its result says `cancelled`."""
+        if self._state is not None and self._state.turn is not None:
+            self._state.turn.cancel()
+
+    def cancel_call(self, call_id: str) -> bool:
+        """Ends one running call; the turn goes on. False when it is not running."""
+        turn = self._state.turn if self._state is not None else None
+        return turn is not None and turn.cancel_call(call_id)
+
+    def steer(self, text: str) -> None:
+        """Says something to the model at the next iteration of the turn under way."""
+        if self._state is None or self._state.turn is None:
+            raise SessionError("there is no turn to steer; use run()")
+        self._state.turn.steered.append(text)
+
+    async def close(self) -> None:
+        """Lets the session go; it can be resumed by its id."""
+        self.cancel()
+        if self._state is not None:
+            await close_state(self._shared, self._state)
+            self._state = None
+
+    @property
+    def state(self) -> SessionState | None:
+        """For the runner's own board and command line."""
+        return self._state
+
+    async def _open(self) -> SessionState:
+        if self._state is None:
+            self._state = await open_state(self._shared, self._plan)
+            self._state.reporter.listeners += self._listeners
+        return self._state
+
+    async def _slotted(self, state: SessionState, turn: Turn) -> TurnResult:
+        try:
+            await turn.wait(
+                self._slots.enter(lambda place: state.emit("slot.waiting", position=place))
+            )
+        except TurnCancelled:
+            reason = account(turn, "cancelled before it began")
+            return ended(self._shared, state, turn, Status.CANCELLED, reason)
+        try:
+            state.emit("slot.acquired", position=0)
+            result = await run_turn(self._shared, state, turn)
+        finally:
+            self._slots.leave()
+        if self._shared.plugins.has("turn_finished"):
+            await self._shared.plugins.notify(
+                "turn_finished", result=result, session=state.describe()
+            )
+        return result

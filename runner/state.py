@@ -1,0 +1,299 @@
+"""What lives longer than a call: a turn, a session, and what all sessions share."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from .calls.breaker import Breaker
+from .calls.baselines import Baselines
+from .calls.gate import Gate
+from .calls.ledger import Ledger
+from .calls.locks import PathLocks
+from .calls.permissions import Policy
+from .calls.worker import Job, SkillLoop, Workers
+from .config import Config
+from .context.history import Checker
+from .context.loopguard import LoopGuard
+from .context.window import Window
+from .events import Event, Listener
+from .log import get_logger
+from .model.base import Model, ModelInfo
+from .plugins import Plugins
+from .record.trajectory import Trajectory
+from .redact import Redactor
+from .slots import ModelGate
+from .types import JSON, NOTHING, Message, SessionInfo, Status, Tool, ToolCall, Usage
+
+log = get_logger()
+Approver = Callable[[ToolCall, Tool, SessionInfo], Awaitable[Any]]
+
+
+class TurnCancelled(Exception):
+    """Somebody cancelled the turn while it was waiting."""
+
+
+class TurnEnded(Exception):
+    """A brake ends the turn: status, and what is to be said when the model says nothing."""
+
+    def __init__(self, status: Status, reason: str, *, closing: bool = False) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+        self.closing = closing
+
+
+@dataclass(slots=True, kw_only=True)
+class Turn:
+    """One turn under way."""
+
+    number: int
+    goal: str
+    guard: LoopGuard
+    began: float
+    deadline: float | None = None
+    iteration: int = 0
+    tool_calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost: float = 0.0
+    cancelled: bool = False
+    nudges: int = 0
+    faults: int = 0
+    overflows: int = 0
+    restate: bool = False
+    steered: list[str] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+    running: dict[str, Callable[[], Any]] = field(default_factory=dict)
+    cancelled_calls: set[str] = field(default_factory=set)
+    used: dict[str, JSON] = field(default_factory=dict)
+    _cancellers: set[Callable[[], Any]] = field(default_factory=set)
+
+    def cancel(self) -> None:
+        """Ends whatever the turn is waiting for."""
+        self.cancelled = True
+        for stop in (*self.running.values(), *self._cancellers):
+            stop()
+
+    def cancel_call(self, call_id: str) -> bool:
+        """Ends one call; False when it is not running."""
+        stop = self.running.get(call_id)
+        if stop is None:
+            return False
+        self.cancelled_calls.add(call_id)
+        stop()
+        return True
+
+    @contextmanager
+    def cancellable(self, stop: Callable[[], Any]) -> Iterator[None]:
+        """While inside, cancelling the turn calls `stop`."""
+        self._cancellers.add(stop)
+        try:
+            yield
+        finally:
+            self._cancellers.discard(stop)
+
+    async def wait(self, awaitable: Awaitable[Any]) -> Any:
+        """Awaits it, or raises `TurnCancelled` as soon as the turn is cancelled."""
+        if self.cancelled:
+            _close(awaitable)
+            raise TurnCancelled
+        task = asyncio.ensure_future(awaitable)
+        with self.cancellable(task.cancel):
+            try:
+                return await task
+            except asyncio.CancelledError:
+                if self.cancelled:
+                    raise TurnCancelled from None
+                task.cancel()
+                raise
+
+
+class Reporter:
+    """Numbers, redacts and hands out a session's events. A child's events join its parent's."""
+
+    def __init__(
+        self,
+        redactor: Redactor,
+        *,
+        session: str,
+        trajectory: Trajectory | None = None,
+        first: int = 0,
+        extra: Mapping[str, Any] = NOTHING,
+    ) -> None:
+        self._redactor = redactor
+        self._session = session
+        self._extra = extra
+        self.trajectory = trajectory
+        self.listeners: list[Listener] = []
+        self.seq = first
+        self.turn = 0
+        self.iteration = 0
+        self._root = self
+
+    def child(self, session: str) -> Reporter:
+        """A reporter whose events appear in this one's stream, with the child's session."""
+        child = Reporter(self._redactor, session=session, extra={"parent": self._session})
+        child._root = self._root
+        return child
+
+    def emit(self, type_: str, *, clean: Mapping[str, Any] = NOTHING, **data: Any) -> None:
+        """Records an event. `clean` holds values that were redacted already."""
+        root = self._root
+        root.seq += 1
+        values = {**self._redactor.value(data), **clean, **self._extra}
+        event = Event(
+            seq=root.seq,
+            time=datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            session=self._session,
+            turn=self.turn,
+            iteration=self.iteration,
+            type=type_,
+            data=values,
+        )
+        if root.trajectory is not None:
+            root.trajectory.append(event)
+        for listener in root.listeners:
+            _tell(listener, event)
+
+    def sync(self) -> None:
+        """Makes the record survive a power loss, where the session asked for it."""
+        if self._root.trajectory is not None:
+            self._root.trajectory.sync()
+
+
+def _tell(listener: Listener, event: Event) -> None:
+    try:
+        listener(event)
+    except Exception as error:  # noqa: BLE001 - observing never breaks what is observed
+        log.warning("listener.failed", error=repr(error))
+
+
+@dataclass(slots=True, kw_only=True)
+class SessionState:
+    """One conversation: its transcript, working folder, side effects and limits."""
+
+    id: str
+    config: Config
+    model: Model
+    info: ModelInfo
+    policy: Policy
+    workspace: Path
+    baselines: Baselines
+    cwd: Path
+    ledger: Ledger
+    window: Window
+    reporter: Reporter
+    context_window: int
+    mode: str  # "native" or "json": how this session's model is given its tools
+    stream: bool = True
+    only_skills: frozenset[str] | None = None
+    prompt: str = ""
+    parent: str | None = None
+    agent: str | None = None
+    turns: int = 0
+    turn: Turn | None = None
+    usage: Usage = field(default_factory=Usage)
+    cost: float = 0.0
+    transcript: list[Message] = field(default_factory=list)
+    remembered: dict[str, bool] = field(default_factory=dict)
+    opened_skills: set[str] = field(default_factory=set)
+    found: set[str] = field(default_factory=set)
+    warned: set[str] = field(default_factory=set)
+    spilled: bool = False
+    may_remember: bool = False
+    calibrated: bool = False
+    text_calls: int = 0
+    ids: int = 0
+    schema_refused: bool = False
+    prepared: Any = None
+    prepared_for: Any = None
+    checker: Checker = field(default_factory=Checker)
+    on_text: Callable[[str], None] | None = None
+    on_reasoning: Callable[[str], None] | None = None
+    on_restart: Callable[[], None] | None = None
+    moves: dict[str, Path] = field(default_factory=dict)
+    recent_outputs: list[str] = field(default_factory=list)
+
+    def add(self, message: Message) -> None:
+        """Appends to the transcript, which is never edited, and to the context."""
+        self.transcript.append(message)
+        self.window.add(message)
+
+    def next_id(self) -> str:
+        """A call id that is unique in this session and accepted by every provider."""
+        self.ids += 1
+        return f"call_{self.ids:04d}"
+
+    def describe(self) -> SessionInfo:
+        """The frozen description that hooks and approvers see."""
+        turn = self.turn
+        return SessionInfo(
+            id=self.id,
+            workspace=str(self.workspace),
+            model=self.model.name,
+            turn=self.turns,
+            iteration=turn.iteration if turn else 0,
+            parent=self.parent,
+            agent=self.agent,
+        )
+
+    def emit(self, type_: str, *, clean: Mapping[str, Any] = NOTHING, **data: Any) -> None:
+        """Records an event of this session."""
+        self.reporter.emit(type_, clean=clean, **data)
+
+
+@dataclass(slots=True, kw_only=True)
+class Shared:
+    """What all sessions of a runner share. Changed on the core loop only."""
+
+    config: Config
+    registry: Any  # catalog.registry.Registry, or anything with `snapshot`
+    workers: Workers
+    skill_loop: SkillLoop
+    plugins: Plugins
+    redactor: Redactor
+    locks: PathLocks
+    model_gate: ModelGate
+    protected: tuple[Path, ...] = ()
+    approver: Approver | None = None
+    environ: Mapping[str, str] = NOTHING
+    clock: Callable[[], float] = time.monotonic
+    rng: random.Random = field(default_factory=random.Random)
+    breakers: dict[str, Breaker] = field(default_factory=dict)
+    gates: dict[str, Gate] = field(default_factory=dict)
+    in_flight: dict[str, tuple[str, str, float]] = field(default_factory=dict)
+    abandoned: dict[int, tuple[str, Job]] = field(default_factory=dict)
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    built_ins: dict[str, Tool] = field(default_factory=dict)
+    spills: Path = Path()
+    model_for: Callable[[str], Awaitable[Model]] | None = None
+    tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    sessions: dict[str, SessionState] = field(default_factory=dict)
+    protected_names: frozenset[str] = frozenset()
+
+    def breaker(self, tool: str) -> Breaker:
+        """The tool's breaker, shared by all sessions because its peer is."""
+        if tool not in self.breakers:
+            c = self.config.breaker
+            self.breakers[tool] = Breaker(c.failures, c.pause, c.max_pause, self.clock)
+        return self.breakers[tool]
+
+    def gate(self, tool: Tool) -> Gate:
+        """The tool's places; a changed limit takes effect with a new gate."""
+        key = f"{tool.name}:{tool.flags.places}"
+        if key not in self.gates:
+            self.gates[key] = Gate(tool.flags.places)
+        return self.gates[key]
+
+
+def _close(awaitable: Any) -> None:
+    close = getattr(awaitable, "close", None)
+    if close is not None:
+        close()
