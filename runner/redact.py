@@ -142,6 +142,8 @@ def _env_values(environ: Mapping[str, str], api_key_envs: Collection[str]) -> li
 
 
 def _says_secret(name: str, value: str) -> bool:
+    if name in {"PWD", "OLDPWD"}:  # the shell's working directory, not a password
+        return False
     parts = [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
     if parts and parts[-1] in ("file", "path", "dir") and value[:1] in ("/", "~", "."):
         return False

@@ -255,3 +255,10 @@ def test_a_flood_costs_linear_time(flood):
 def test_no_text_raises_and_masking_twice_is_masking_once(text):
     once = BY_VALUE.text(text)
     assert BY_VALUE.text(once) == once
+
+
+def test_the_working_directory_is_no_password():
+    found = Redactor({"PWD": "/home/me/project-7", "DB_PWD": "hunter2-hunter2"})
+    assert found.text("in /home/me/project-7: hunter2-hunter2") == (
+        "in /home/me/project-7: [REDACTED:DB_PWD]"
+    )
