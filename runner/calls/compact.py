@@ -23,6 +23,7 @@ from .clean import clean, is_binary
 
 MAX_CHARS = 4_000_000
 _MAX_DEPTH = 60
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _MAX_DRAWN = 10_000
 _MAX_REPR_CHARS = 500
 _MAX_INT_BITS = 14_000
@@ -71,7 +72,7 @@ def compact(value: Any) -> tuple[str | None, bool]:
     plain = walk.plain(value, 0)
     if isinstance(plain, str):
         return plain or None, walk.lost
-    return json.dumps(plain, ensure_ascii=False, separators=(",", ":")), walk.lost
+    return _encode(plain), walk.lost
 
 
 def _text(text: str) -> tuple[str, bool]:
@@ -205,7 +206,7 @@ class _Walk:
         plain = self.plain(key, depth + 1)
         if isinstance(plain, str):
             return plain
-        return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+        return _encode(plain)
 
     def _str(self, text: str) -> str:
         room = max(1000, self._left)

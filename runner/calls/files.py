@@ -8,6 +8,7 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from ..skill import ToolError
@@ -43,14 +44,18 @@ class Workspace:
         approved: bool = False,
         remaining: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        self._root = Path(os.path.realpath(root))
+        self._given_root = root
         self._locks = locks
         self._baselines = baselines
         self._owner = owner
-        self._protected = [Path(os.path.realpath(path)) for path in protected]
+        self._protected = protected
         self._scopes = scopes
         self._approved = approved
         self._remaining = remaining
+
+    @cached_property
+    def _root(self) -> Path:
+        return Path(os.path.realpath(self._given_root))
 
     def path(self, name: str, *, write: bool) -> Path:
         """The real path of a name; with `write` it is this call's alone until the call ends."""
@@ -118,7 +123,7 @@ class Workspace:
     def _check_protected(self, real: Path, name: str) -> None:
         if self._approved:
             return
-        for folder in self._protected:
+        for folder in (Path(os.path.realpath(path)) for path in self._protected):
             if real.is_relative_to(folder):
                 raise ToolError(
                     f"{shown(name)} is below {folder.name}/, which holds the runner's own files;"

@@ -6,12 +6,14 @@ import hashlib
 import json
 from typing import Any
 
+_encode = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str
+).encode
+
 
 def canonical(value: Any) -> str:
     """The same text for equal JSON values: keys sorted, `1.0` as `1`, no whitespace."""
-    return json.dumps(
-        _plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str
-    )
+    return _encode(_plain(value))
 
 
 def idempotency_key(

@@ -178,6 +178,8 @@ class Policy:
         )
         if general.action == "deny":
             return general
+        if not any(key.startswith(f"{capability}:") for key in self._scoped):
+            return ruled or general
         targets = [scope] if scope else _targets(capability, arguments, paths)
         scoped = [self._scope(capability, target) for target in targets]
         if any(verdict is not None and verdict.action == "deny" for verdict in scoped):
