@@ -7,7 +7,6 @@ goal → context.fit → model.ask → parsing → admit → batch(gate → exec
 
 from __future__ import annotations
 
-
 from .asking import ask_model, budget_of, check_budgets, closing_answer, note
 from .calls.admit import Offer, admit
 from .calls.batch import Item, run_batch
@@ -91,7 +90,7 @@ async def _run_calls(
     _remember(session, turn, calls, results, offer, in_text=reading.in_text)
     if turn.cancelled:
         raise TurnCancelled
-    _judge(session, turn, turn.guard.after(signature, results, repeatable=repeatable))
+    _judge(session, turn.guard.after(signature, results, repeatable=repeatable))
 
 
 async def _admitted(
@@ -133,7 +132,7 @@ def _remember(
     del turn.findings[:-6]
 
 
-def _judge(session: SessionState, turn: Turn, verdict: Verdict) -> None:
+def _judge(session: SessionState, verdict: Verdict) -> None:
     """Passes a loop notice on, or stops the turn."""
     if verdict.action == "notice":
         session.emit("loop.noticed", form=verdict.form, count=verdict.count, tool=verdict.tools)
@@ -149,7 +148,7 @@ def _tell_fault(session: SessionState, turn: Turn, fault: Fault) -> None:
     note(session, f"[Not run: {fault.reason}] {fault.detail}")
     verdict = turn.guard.after((), (), text=f"{fault.reason}: {fault.said}")
     if verdict.action == "stop":
-        _judge(session, turn, verdict)
+        _judge(session, verdict)
 
 
 def _prepare_context(shared: Shared, session: SessionState, turn: Turn) -> None:

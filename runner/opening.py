@@ -68,7 +68,7 @@ async def open_state(shared: Shared, plan: Plan) -> SessionState:
         rebuilt = rebuild(loaded.records, plan.id)
     reporter = Reporter(shared.redactor, session=plan.id, trajectory=trajectory, first=rebuilt.seq)
     reporter.listeners += plan.listeners
-    state = make_state(shared, plan, reporter)
+    state = make_state(plan, reporter)
     _restore(state, rebuilt)
     snapshot = shared.registry.snapshot
     state.emit(
@@ -83,7 +83,7 @@ async def open_state(shared: Shared, plan: Plan) -> SessionState:
     return state
 
 
-def make_state(shared: Shared, plan: Plan, reporter: Reporter) -> SessionState:
+def make_state(plan: Plan, reporter: Reporter) -> SessionState:
     """A session with nothing in it yet."""
     return SessionState(
         id=plan.id,

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from .board import board
 from .builtins import standard_built_ins
@@ -20,7 +20,7 @@ from .catalog.registry import Registry
 from .catalog.skill import Change, Skill
 from .catalog.watcher import Watcher
 from .config import Config, config_from, load_config
-from .errors import PluginError
+from .errors import SessionError
 from .events import Listener
 from .log import get_logger
 from .memory import memory_tools
@@ -38,6 +38,7 @@ from .types import TurnResult
 
 LOCAL_SLOTS, CLOUD_SLOTS = 2, 5
 LOCAL_REQUESTS, CLOUD_REQUESTS = 1, 5
+T = TypeVar("T")
 log = get_logger()
 
 
@@ -150,41 +151,30 @@ class Runner:
     @property
     def shared(self) -> Shared:
         """What all sessions share; for the command line and tests."""
-        if self._shared is None:
-            raise PluginError("the runner has not been started; use `async with`")
-        return self._shared
+        return _started(self._shared)
 
     @property
     def info(self) -> ModelInfo:
         """What is known about the model."""
-        if self._info is None:
-            raise PluginError("the runner has not been started; use `async with`")
-        return self._info
+        return _started(self._info)
 
     async def open(
-        self,
-        id: str,
-        listeners: Sequence[Listener],
-        *,
-        stream: bool,  # noqa: A002
+        self, session_id: str, listeners: Sequence[Listener], *, stream: bool
     ) -> Session:
         """A session, opened. `session()` is the usual way."""
         await self.start()
-        assert self._model is not None
-        assert self._policy is not None
-        assert self._slots is not None
         plan = Plan(
-            id=id,
+            id=session_id,
             config=self.config,
-            model=self._model,
+            model=_started(self._model),
             info=self.info,
-            policy=self._policy,
+            policy=_started(self._policy),
             workspace=self.config.paths.workspace.resolve(),
             record=self._record,
             listeners=listeners,
             stream=stream,
         )
-        session = Session(self.shared, self._slots, plan)
+        session = Session(self.shared, _started(self._slots), plan)
         return await session.__aenter__()
 
     async def close(self) -> None:
@@ -225,6 +215,7 @@ class Runner:
             approver=self._approver,
             environ=self._environ,
             spills=c.paths.state / "spills",
+            snapshot_skip=frozenset({str(c.paths.state.resolve())}),
             built_ins={**standard_built_ins(), **memory_tools(), "agent": agent_tool(c)},
             model_for=self._other_model,
         )
@@ -272,15 +263,22 @@ class Runner:
         )
 
     def _watch(self, registry: Registry) -> None:
-        if self.config.watch.backend == "off":
+        if self.config.watch.backend == "off" or not self.config.paths.skills:
             return
         loop = asyncio.get_running_loop()
         watch = self.config.watch
+
+        def changed(change: Change) -> None:
+            try:
+                loop.call_soon_threadsafe(self._changed, change)
+            except RuntimeError:
+                pass  # the host's loop has ended; so will the watcher
+
         self._watcher = Watcher(
             registry,
-            backend=watch.backend,
+            backend=watch.backend,  # type: ignore[arg-type] # the config checked the choice
             debounce=watch.debounce,
-            on_change=lambda change: loop.call_soon_threadsafe(self._changed, change),
+            on_change=changed,
         )
         self._watcher.start()
 
@@ -327,6 +325,12 @@ def _protected(config: Config) -> tuple[Path, ...]:
     places = [*config.paths.skills, config.paths.state]
     places.append(config.file.parent if config.file is not None else config.project / "config")
     return tuple(place.resolve() for place in places)
+
+
+def _started(part: T | None) -> T:
+    if part is None:
+        raise SessionError("the runner has not been started; use `async with`")
+    return part
 
 
 def _policy(config: Config) -> Policy:

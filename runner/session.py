@@ -26,7 +26,7 @@ class Session:
         self._shared = shared
         self._slots = slots
         self._plan = plan
-        self._listeners: list[Listener] = list(plan.listeners)
+        self._listeners: list[Listener] = []  # registered before it was opened
         self._state: SessionState | None = None
         self._busy = False
 

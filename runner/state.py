@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from .calls.breaker import Breaker
 from .calls.baselines import Baselines
+from .calls.breaker import Breaker
 from .calls.gate import Gate
 from .calls.ledger import Ledger
 from .calls.locks import PathLocks
@@ -263,7 +263,7 @@ class Shared:
     model_gate: ModelGate
     protected: tuple[Path, ...] = ()
     approver: Approver | None = None
-    environ: Mapping[str, str] = NOTHING
+    environ: Mapping[str, str] = field(default_factory=dict)
     clock: Callable[[], float] = time.monotonic
     rng: random.Random = field(default_factory=random.Random)
     breakers: dict[str, Breaker] = field(default_factory=dict)
@@ -276,7 +276,7 @@ class Shared:
     model_for: Callable[[str], Awaitable[Model]] | None = None
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     sessions: dict[str, SessionState] = field(default_factory=dict)
-    protected_names: frozenset[str] = frozenset()
+    snapshot_skip: frozenset[str] = frozenset()
 
     def breaker(self, tool: str) -> Breaker:
         """The tool's breaker, shared by all sessions because its peer is."""

@@ -108,7 +108,7 @@ async def _child(
         only_skills=frozenset(role.skills) if role and role.skills else parent.only_skills,
         stream=parent.stream,
     )
-    child = make_state(shared, plan, parent.reporter.child(child_id))
+    child = make_state(plan, parent.reporter.child(child_id))
     child.parent, child.agent = parent.id, role.name if role else "default"
     child.cwd = parent.cwd
     child.mode = parent.mode if model is parent.model else child.mode

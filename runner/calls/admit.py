@@ -191,7 +191,7 @@ async def _answer(
             answer: Any = await turn.wait(shared.approver(call, tool, info))
     except TimeoutError:
         return "deny", f"nobody answered within {limit:g} s"
-    if answer is True or answer == "allow" or answer == "allow_session":
+    if answer is True or (isinstance(answer, str) and answer in {"allow", "allow_session"}):
         return (answer, "") if isinstance(answer, str) else ("allow", "")
     return "deny", "the user refused it"
 

@@ -23,10 +23,11 @@ from ..types import (
     Tool,
     ToolResult,
 )
-from . import snapshot
 from .attempt import Attempt, run_attempt
 from .breaker import Refusal
 from .gate import Place
+from .snapshot import Snapshot, diff, render
+from .snapshot import take as take_snapshot
 from .verdict import Limit, Ruling, backoff, limit_of, may_retry, rule
 
 
@@ -170,10 +171,10 @@ async def _watched(run: Run) -> Ruling:
     """The attempts, with what they changed in the workspace: also after a failure or a cancel."""
     c, root = run.shared.config.snapshot, run.session.workspace
     workers = run.shared.workers
-    skip = run.shared.protected_names
+    skip = run.shared.snapshot_skip
 
-    def take() -> snapshot.Snapshot:
-        return snapshot.take(root, depth=c.depth, files=c.files, skip=skip)
+    def take() -> Snapshot:
+        return take_snapshot(root, depth=c.depth, files=c.files, skip=skip)
 
     before = await workers.run(take)
     try:
@@ -185,12 +186,12 @@ async def _watched(run: Run) -> Ruling:
     return ruling
 
 
-def _note_changes(run: Run, before: snapshot.Snapshot, after: snapshot.Snapshot) -> None:
-    changes = snapshot.diff(before, after)
+def _note_changes(run: Run, before: Snapshot, after: Snapshot) -> None:
+    changes = diff(before, after)
     if not changes:
         return
     run.changes = changes
-    run.notes.append(snapshot.render(changes, before, after))
+    run.notes.append(render(changes, before, after))
     run.session.baselines.observe(run.session.workspace, (*changes.created, *changes.modified))
 
 
