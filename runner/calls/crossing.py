@@ -1,0 +1,129 @@
+"""What crosses between processes: exceptions and results as data, and back."""
+
+from __future__ import annotations
+
+import builtins
+import traceback
+from typing import Any
+
+from ..errors import SkillError
+from ..skill import ToolError
+from ..types import JSON
+from .compact import compact
+from .frames import MAX_BYTES, FrameTooLarge, pack
+
+_MESSAGE_CHARS = 20_000
+_OURS = "/runner/calls/"
+
+
+class ResultTooLarge(Exception):
+    """A result that is too large to leave its process; nothing of it is kept."""
+
+
+class WorkerDied(Exception):
+    """The process a call ran in ended before it answered."""
+
+
+def describe(error: BaseException) -> JSON:
+    """The exception as JSON: its classes, text and the place it was raised at."""
+    known = {"ToolError": ToolError, "SkillError": SkillError}
+    types = [
+        cls.__name__
+        for cls in type(error).__mro__
+        if cls is known.get(cls.__name__) or cls is getattr(builtins, cls.__name__, None)
+    ]
+    file, line = _place(error)
+    return {
+        "name": type(error).__name__,
+        "types": types,
+        "text": _text(error),
+        "retryable": isinstance(error, ToolError) and bool(error.retryable),
+        "file": file,
+        "line": line,
+    }
+
+
+def rebuild(data: JSON) -> BaseException:
+    """An exception of the same name, classification, text and place as the one described."""
+    text = str(data.get("text", ""))
+    types = [str(name) for name in data.get("types", ())]
+    if "ToolError" in types:
+        return ToolError(text, retryable=bool(data.get("retryable")))
+    if "SkillError" in types:
+        return SkillError(text)
+    return _placed(_like(str(data.get("name", "Exception")), types, text), data)
+
+
+def pack_result(head: JSON, value: Any) -> bytes:
+    """A frame with the value: as it is when it is JSON, else as the text the model would see.
+
+    Raises `FrameTooLarge` with the size, known or at least so large.
+    """
+    least = _least_size(value)
+    if least > MAX_BYTES:
+        raise FrameTooLarge(least)
+    try:
+        return pack({**head, "value": value})
+    except FrameTooLarge:
+        raise
+    except (TypeError, ValueError, RecursionError):
+        text, lossy = compact(value)
+        return pack({**head, "value": text, "lossy": lossy})
+
+
+def _least_size(value: Any) -> int:
+    """A lower bound of the value's size as JSON, without walking through it."""
+    kind = type(value)
+    if kind is str:
+        return len(value)
+    if kind not in (list, tuple, dict):
+        return 0
+    total = 2 * len(value)
+    if total < 2000:  # noqa: PLR2004 - looking one level deeper stays cheap
+        for part in value.values() if kind is dict else value:
+            if type(part) is str:
+                total += len(part)
+            elif type(part) in (list, tuple, dict):
+                total += 2 * len(part)
+    return total
+
+
+def _text(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - a skill's own __str__ may raise
+        text = f"<unprintable {type(error).__name__}>"
+    return text[:_MESSAGE_CHARS]
+
+
+def _place(error: BaseException) -> tuple[str, int]:
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [f for f in frames if _OURS not in f.filename and "/asyncio/" not in f.filename]
+    return (inside[-1].filename, inside[-1].lineno or 0) if inside else ("", 0)
+
+
+def _like(name: str, types: list[str], text: str) -> BaseException:
+    found = (getattr(builtins, cls, None) for cls in types)
+    base = next(
+        (cls for cls in found if isinstance(cls, type) and issubclass(cls, BaseException)),
+        Exception,
+    )
+    if not issubclass(base, Exception) or issubclass(base, StopIteration | StopAsyncIteration):
+        base = Exception  # SystemExit and its kin mean something to whoever handles them
+    body = {"__init__": lambda *_: None, "__str__": lambda _: text, "__module__": "skill"}
+    cls = type(name if name.isidentifier() else "Exception", (base,), body)
+    made: BaseException = cls(text)
+    return made
+
+
+def _placed(error: BaseException, data: JSON) -> BaseException:
+    """Gives the exception a traceback that ends where the original was raised."""
+    line = int(data.get("line") or 0)
+    if line < 1:
+        return error
+    code = compile("raise error", str(data.get("file", "")).replace("\0", ""), "exec")
+    try:
+        exec(code.replace(co_firstlineno=line), {"error": error})  # noqa: S102 - one statement of ours
+    except BaseException as raised:  # noqa: BLE001 - it is the one just made
+        return raised
+    return error

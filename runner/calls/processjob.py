@@ -1,0 +1,129 @@
+"""A call that runs in a worker process: what was asked for, and what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..types import JSON, NOTHING, Outcome, TimedOut, Tool
+from . import confine
+from .child import Child
+from .fileport import CallFiles
+from .worker import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessContext:
+    """What the call's `SkillContext` is made of, in the worker. `files` answers for the paths."""
+
+    session_id: str
+    workspace: Path
+    cwd: Path
+    files: CallFiles
+    idempotency_key: str = ""
+    env: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    scopes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NOTHING)
+    approved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Calls that may share a worker: the same code under the same terms."""
+
+    folder: str
+    skill: str
+    generation: int
+    terms: confine.Terms | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call as it was asked for. `nonce` must come back with everything said about it."""
+
+    nonce: str
+    key: Key
+    tool: Tool
+    arguments: JSON
+    context: ProcessContext
+    timeout: float | None
+    on_progress: Callable[[str], None]
+    on_output: Callable[[str], None]
+
+
+class ProcessJob(Job):
+    """A call in a worker. Abandoning it kills the worker; `future` is done once that has ended.
+
+    `moved_to` is where the call moved the session's working directory, if it did.
+    """
+
+    __slots__ = ("call", "child", "heard", "moved_to", "starts", "timer", "verdict")
+
+    def __init__(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(lambda _job: None, loop)
+        self.call = call
+        self.child: Child | None = None
+        self.heard = False
+        self.starts = 0
+        self.verdict: tuple[Outcome | None] | None = None
+        self.moved_to: Path | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+    @property
+    def over(self) -> bool:
+        """True once nobody waits for the call: it ended, or it was abandoned."""
+        return self.verdict is not None or self.future.done()
+
+    def abandon(self, outcome: Outcome | None) -> None:
+        """Kills the worker; then the outcome is a timeout that ended, or None for cancelled."""
+        if self.verdict is not None or (self.future.done() and not self.future.cancelled()):
+            return
+        self.abandoned = True
+        self.verdict = (TimedOut(ended=True) if isinstance(outcome, TimedOut) else outcome,)
+        if self.child is None:
+            self.finish(None)
+        else:
+            self.child.kill("the call was stopped")
+
+    def finish(self, outcome: Outcome | None) -> None:
+        """The call is over and nothing of it runs any more. What it was abandoned with counts."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.verdict is not None:
+            outcome = self.verdict[0]
+        self.abandoned = False
+        if not self.future.done():
+            self.future.set_result(outcome)
+        elif self.on_late is not None:
+            on_late, self.on_late = self.on_late, None
+            on_late(outcome or TimedOut(ended=True))
+
+    def limit(self, seconds: float | None) -> None:
+        """From now on the call has so long."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if seconds is not None:
+            self.timer = self.loop.call_later(seconds, self.abandon, TimedOut())
+
+
+def message_of(call: Call, *, loads: bool) -> JSON:
+    """The call as it crosses to the worker; `loads`: the worker has not loaded its function yet."""
+    context = call.context
+    return {
+        "id": call.nonce,
+        "tool": call.tool.name,
+        "entry": call.tool.entry,
+        "schema": call.tool.parameters if loads else None,
+        "loads": loads,
+        "arguments": call.arguments,
+        "context": {
+            "session_id": context.session_id,
+            "workspace": str(context.workspace),
+            "cwd": str(context.cwd),
+            "idempotency_key": context.idempotency_key,
+            "env": dict(context.env),
+            "scopes": {name: list(scopes) for name, scopes in context.scopes.items()},
+            "left": call.timeout,
+        },
+    }
