@@ -23,7 +23,7 @@ def valid(parameters: JSON, fits: Callable[[Any], bool]) -> JSON | None:
     return made if fits(made) else None
 
 
-def type_words(schema: Any, root: JSON, depth: int = 0) -> str:  # noqa: PLR0911 - one line per form
+def type_words(schema: Any, root: JSON, depth: int = 0) -> str:
     """The schema's type in words: `array of string`, `one of "a", "b"`, `integer or null`."""
     if isinstance(schema, dict) and isinstance(schema.get("$ref"), str):
         schema = follow(schema, root)
