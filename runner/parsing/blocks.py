@@ -31,7 +31,8 @@ _ARGUMENTS = re.compile(r"[\"'“„‘{,\s](?:params|arguments|args|parameters|
 _EXPLICIT_KEY = re.compile(
     rf"[\"'“„‘{{,\s](?:{_EXPLICIT}|action_input)[\"'”“’]?\s*+[:=：]", re.IGNORECASE
 )
-_FIRST_KEY = re.compile(r"\{\s*+[\"'“]?([\w.-]++)")
+_FIRST_KEY = re.compile(r"\{\s*+[\"'“‘]?([\w.-]++)[\"'”’]?\s*+[:=：]\s*+[{\"\[]")
+_STUB = re.compile(r"[{\[]\s*+\{?\s*+[\"'“]\w{0,16}[\"'”]?\s*+:?\s*+[\"'“]?\Z")
 _DOCUMENT = re.compile(
     r"(?m)^[ \t]*(?:#{1,6}[ \t]|\|.*\||>|\*\*[^*\n]+\*\*:?[ \t]*$|(?:User|Human|Assistant|System)[ \t]*:)"
 )
@@ -39,6 +40,7 @@ _RUN_ON = re.compile(
     r"\s*\n[ \t]*\**(?:User|Human|Assistant|System|Tool|Result|Results|Output|Observation|Response|Tool (?:result|output|response)|结果|输出|用户|观察)\**[ \t]*[:：]",
     re.IGNORECASE,
 )
+_CODE = re.compile(r"(?ms)^[ \t]*```.*?^[ \t]*```")
 _SEPARATOR = re.compile(r"[\s,;，；]*")
 _LANGUAGES = CALL_LANGUAGES | {"python", "javascript", "js"}
 _LOOK = 4000
@@ -64,7 +66,8 @@ def call_like(text: str, tools: Tools, *, cut: bool = False) -> bool:
     named = _NAMED.search(head)
     if named is None:
         first = _FIRST_KEY.match(head)
-        return first is not None and first.group(1) in tools
+        stub = cut and len(text) < _LOOK and _STUB.match(head) is not None
+        return stub or (first is not None and first.group(1) in tools)
     if resolve_name(named["value"], tools):
         return True
     explicit = named["key"].lower() not in {"name", "action"}
@@ -197,6 +200,9 @@ def _terminal(source: Source, pieces: list[Piece], meant: list[Piece]) -> Readin
         source, lead, group
     ):
         return _elsewhere(source, meant)
+    before = pieces[-len(group) - 1] if len(pieces) > len(group) else None
+    if before and isinstance(before.reading, Fault) and _adjacent(source, before, group[0]):
+        return before.reading
     found = _found(group)
     return Found(found.calls, found.start, found.end, loose=True) if surplus else found
 
@@ -206,7 +212,7 @@ def _ending_fault(source: Source, last: Piece) -> Reading:
     reading = last.reading
     if isinstance(reading, Answer):
         return reading
-    if len(lead) > MAX_LEAD or _DOCUMENT.search(source.text, 0, last.place.start):
+    if len(lead) > MAX_LEAD or _is_structured(source.text[: last.place.start]):
         return None
     block = source.text[last.block.start : last.block.end]
     assert isinstance(reading, Fault)  # noqa: S101  the caller saw to it
@@ -235,7 +241,7 @@ def _group(source: Source, pieces: list[Piece]) -> list[Piece]:
 def _plain(between: str) -> bool:
     lines = [line for line in between.splitlines() if line.strip()]
     listed = any(re.match(r"[ \t]*(?:\d+[.)]|[-*+])[ \t]", line) for line in lines)
-    return len(between) <= MAX_LEAD and not listed and not _DOCUMENT.search(between)
+    return len(between) <= MAX_LEAD and not listed and not _is_structured(between)
 
 
 def _may_lead(source: Source, lead: str, group: list[Piece]) -> bool:
@@ -249,7 +255,7 @@ def _may_lead(source: Source, lead: str, group: list[Piece]) -> bool:
         return False
     if not bare:
         return True
-    if source.policy == "whole" or len(" ".join(bare.split())) > MAX_LEAD or _DOCUMENT.search(lead):
+    if source.policy == "whole" or len(" ".join(bare.split())) > MAX_LEAD or _is_structured(lead):
         return False
     ticked = first.place.language is not None and source.text[first.place.start : first.place.start + 2] != "``"  # fmt: skip
     inline = ticked and source.text[first.place.start] == "`"
@@ -260,16 +266,42 @@ def _elsewhere(source: Source, meant: list[Piece]) -> Reading:
     """Calls that do not end the reply: part of a document, or too unclear to run."""
     calls = [piece for piece in meant if piece.calls]
     if not calls:
-        return None
+        return _broken_start(source, meant[0])
     known = [piece for piece in calls if _names_offered(piece, source.tools)]
     if not known:
         return None
-    if _is_document(source, known):
-        return Answer("documentation")
+    if not _ends(source, known[-1]) and _is_document(source, known):
+        return Answer(_document_kind(source, known))
     detail = "The call does not stand alone, so it was not run. To run it, send only the JSON object of the call and nothing else; to answer, write the answer without a call in it."
     return Fault(
         "ambiguous", detail, known[0].block.start, known[-1].block.end, _found(known).calls
     )
+
+
+def _broken_start(source: Source, first: Piece) -> Reading:
+    """A reply that begins with a broken call is that call, whatever its brackets make of the rest."""
+    reading = first.reading
+    if not isinstance(reading, Fault) or source.text[: first.place.start].strip():
+        return None
+    if reading.reason not in {"malformed", "duplicate_key", "non_finite", "number_limit"}:
+        return None
+    return Fault(reading.reason, reading.detail, first.block.start, len(source.text))
+
+
+def _document_kind(source: Source, known: list[Piece]) -> str:
+    for piece in known:
+        written = source.text[piece.block.start : piece.block.end]
+        before = source.text[: piece.block.start].rstrip()
+        if before.endswith((">", "“", "「", '"')) or any(
+            written in one for one in source.tool_outputs
+        ):
+            return "quoted"
+    return "documentation"
+
+
+def _is_structured(text: str) -> bool:
+    """Say whether a text has headings, tables, quotes or a dialogue, outside its code."""
+    return _DOCUMENT.search(_CODE.sub("", text) if "```" in text else text) is not None
 
 
 def _names_offered(piece: Piece, tools: Tools) -> bool:
@@ -279,12 +311,12 @@ def _names_offered(piece: Piece, tools: Tools) -> bool:
 def _is_document(source: Source, known: list[Piece]) -> bool:
     if not source.text[: known[0].place.start].strip():
         return False
-    if _DOCUMENT.search(source.text):
+    if _is_structured(source.text):
         return True
     for piece in known:
         tail = source.text[piece.place.end :]
         if piece.place.language is not None and piece.place.language not in _LANGUAGES:
             return True
-        if tail.strip() and not re.match(r"[ \t]*(?:\r?\n|\Z)", tail):
+        if tail.strip() and not re.match(r"[ \t）)」』”’\"\'。.!！]*+(?:\r?\n|\Z)", tail):
             return True
     return len(source.text) - known[-1].place.end > MAX_LEAD

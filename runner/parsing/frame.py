@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from .nouns import Source
 
-INVISIBLE = " \t\r\n\f\v\ufeff\u200b\u200c\u200d\u2060\xa0\u3000"
+INVISIBLE = (
+    " \t\r\n\f\v\ufeff\u200b\u200c\u200d\u200e\u200f\u2060\xa0\u3000"
+    "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)
 
 _EDGE = re.compile(
     r"(?:[\s\ufeff\u200b\u2060]++|<\|(?:im_start|start_header_id|START_OF_TURN_TOKEN)\|>(?:assistant)?"
@@ -78,6 +81,7 @@ class Place:
 
 def place(text: str, start: int, end: int) -> Place:
     """Widen a block to the code fence directly around it."""
+    start, end = tagged(text, start, end)
     opening = _OPEN_FENCE.search(text, max(0, start - 64), start)
     if opening is None:
         return Place(start, end)
@@ -91,6 +95,20 @@ def place(text: str, start: int, end: int) -> Place:
     if len(closing.group().strip()) == 1 and "\n" in text[opening.start() : start]:
         return Place(start, end)
     return Place(opening.start(), closing.end(), opening.group(1).lower())
+
+
+_OPEN_TAG = re.compile(
+    r"<(json|action|actions|call|request|command|tool_request|execute_tool|use_tool)>\s*+\Z"
+)
+
+
+def tagged(text: str, start: int, end: int) -> tuple[int, int]:
+    """Widen a block to a tag that says nothing but that this is a call."""
+    opening = _OPEN_TAG.search(text, max(0, start - 64), start)
+    if opening is None:
+        return start, end
+    closing = re.compile(rf"\s*</{opening.group(1)}>").match(text, end)
+    return (opening.start(), closing.end()) if closing else (start, end)
 
 
 def only_closers(tail: str) -> bool:

@@ -106,6 +106,7 @@ class Source:
     policy: Policy = "terminal"
     tool_outputs: Sequence[str] = ()
     tried: list[str] = field(default_factory=list)
+    removed: tuple[tuple[int, int], ...] = ()
     _scan: Scan | None = None
 
     @property

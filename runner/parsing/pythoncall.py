@@ -21,10 +21,10 @@ _LINE = re.compile(
     r"(?m)^[ \t>]*(?:```[\w]*[ \t]*)?(?P<start>\[?(?:print\()?(?:(?:functions|default_api|tools)\.)?(?P<name>[A-Za-z_][\w-]*)(?:\.call)?\()"
 )
 _TAG = re.compile(
-    r"(?:<\|python_tag\|>|<\|python_start\|>|<\|tool_call_start\|>|<TOOLCALL>|<tool_code>|<tool_call>)\s*+"
+    r"(?:<\|python_tag\|>|<\|python_start\|>|<\|tool_call_start\|>|<TOOLCALL>|<tool_code>|<tool_call>|<function_calls>)\s*+"
 )
 _TAG_END = re.compile(
-    r"\s*(?:<\|python_end\|>|<\|tool_call_end\|>|</TOOLCALL>|</tool_code>|</tool_call>)?"
+    r"\s*(?:<\|python_end\|>|<\|tool_call_end\|>|</TOOLCALL>|</tool_code>|</tool_call>|</function_calls>)?"
 )
 _CALLING_FENCES = frozenset({"tool_code", "tool_call", "tool_calls", "tool", "tool_use"})
 
@@ -146,11 +146,12 @@ def parse_tagged(source: Source, position: int) -> Reading:
 def parse(source: Source, _position: int) -> Reading:
     """Read Python calls that are the whole reply or stand on their own lines at its end."""
     text = source.text
-    head = next((line for line in _LINE.finditer(text) if _offered(line["name"], source)), None)
+    lines = (line for line in _LINE.finditer(text) if _offered(line["name"], source))
+    head = next(lines, None)
     if head is None:
         return None
     start = head.start("start")
-    if head["name"] == "print" or ">" in text[head.start() : start]:
+    if source.scan.inside(start) or head["name"] == "print" or ">" in text[head.start() : start]:
         return None
     got = read_calls(source, start)
     lead = text[:start].strip()

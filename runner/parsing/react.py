@@ -14,6 +14,7 @@ _INPUT = re.compile(r"\s*^[ \t]*\**Action[ _]Input\**[ \t]*\**:\**[ \t]*", re.MU
 _FENCE = re.compile(r"\s*(?:```+|''')[ \t]*[\w]*[ \t]*\r?\n?\s*")
 _FENCE_END = re.compile(r"\s*(?:```+|''')")
 _FINAL = re.compile(r"(?m)^[ \t]*\**Final Answer\**[ \t]*\**:\**[ \t]*")
+_NOTHING = re.compile(r"(?:None|null|N/A)[ \t]*(?:\n|\Z)")
 _MAX_GAP = 1000
 _NAME = re.compile(r"[`\"'\[]?([A-Za-z_][\w.:-]*)[`\"'\]]?")
 
@@ -71,6 +72,8 @@ def _input(source: Source, action: re.Match[str], name: str, at: int) -> Reading
     start = fence.end() if fence else _after_space(text, at)
     if not text[start:].strip():
         return Fault("truncated", CUT_MARK, action.start(), len(text))
+    if _NOTHING.match(text, start):
+        return Found((RawCall(name, {}),), action.start(), start + 4)
     if text[start] not in "{[":
         detail = f"Action Input must be one JSON object with the parameters of {name}."
         return Fault("invalid_arguments", detail, action.start(), len(text), (RawCall(name, {}),) if name not in source.tools else ())  # fmt: skip

@@ -36,6 +36,7 @@ _RUN_ON_TAG = re.compile(
     r"\s*(?:<(?:tool_response|response|function_results?|tool_result|observation)>|Observation:|<\|)"
 )
 _FENCED = CALL_LANGUAGES | {"python", "javascript", "js"}
+_SCHEMA = re.compile(r'"(?:parameters|input_schema)"\s*:\s*\{\s*"type"\s*:\s*"object"')
 EMPTY = "The reply is empty. Answer, or call a tool."
 
 
@@ -71,6 +72,7 @@ def _read(source: Source, fits: Fits) -> Parsed:
         return whole
     thought = take_away(original[:end])
     source.text = " " * start + thought.text[start:]
+    source.removed = thought.removed
     if not source.text.strip():
         return _only_reasoning(source, original)
     parsed = _without_reasoning(source, fits, bool(thought.removed))
@@ -79,12 +81,16 @@ def _read(source: Source, fits: Fits) -> Parsed:
 
 def _without_reasoning(source: Source, fits: Fits, changed: bool) -> Parsed:
     text = source.text
-    if changed:
-        start, end = bounds(text)
+    start, end = bounds(text)
+    if changed and not _holds_reasoning(source, Found((), start, end)):
         whole = _whole(source, fits, start, end)
         if whole is not None:
             return whole
-    _open_fence(source)
+    fenced = _open_fence(source)
+    if fenced is not None:
+        whole = _whole(source, fits, *fenced, name="fence")
+        if whole is not None:
+            return whole
     for recogniser, position in _asked(source):
         reading = _placed(recogniser, source, position)
         if reading is None:
@@ -96,7 +102,7 @@ def _without_reasoning(source: Source, fits: Fits, changed: bool) -> Parsed:
     return _final(source)
 
 
-def _whole(source: Source, fits: Fits, start: int, end: int) -> Parsed | None:
+def _whole(source: Source, fits: Fits, start: int, end: int, name: str = "strict") -> Parsed | None:
     """The reply is one JSON value, to the letter."""
     text = source.text[start:end]
     if text[0] not in '{["':
@@ -106,15 +112,15 @@ def _whole(source: Source, fits: Fits, start: int, end: int) -> Parsed | None:
         if isinstance(value, str) and value.lstrip()[:1] in {"{", "["}:
             value = decode(value.strip())
     except Unreadable as error:
-        source.tried.append(f"strict: {error.detail}")
+        source.tried.append(f"{name}: {error.detail}")
         if error.reason == "malformed" or not call_like(text, source.tools):
             return None
-        return refuse(Fault(error.reason, error.detail, start, end), source, "strict")
+        return refuse(Fault(error.reason, error.detail, start, end), source, name)
     reading = calls_in(value, source.tools)
     if isinstance(reading, Found):
         if "\\" in text and holds_bare_path(text):
             return None
-        return judge(Found(reading.calls, start, end), source, fits, "strict")
+        return judge(Found(reading.calls, start, end), source, fits, name)
     if isinstance(reading, Fault):
         return refuse(
             Fault(reading.reason, reading.detail, start, end, reading.calls), source, "strict"
@@ -147,15 +153,17 @@ def _only_reasoning(source: Source, original: str) -> Parsed:
     return Parsed(kind="error", reason="empty", detail="The reply holds only reasoning. Answer, or call a tool.")  # fmt: skip
 
 
-def _open_fence(source: Source) -> None:
-    """Blank a code fence that is around the whole reply."""
+def _open_fence(source: Source) -> tuple[int, int] | None:
+    """Blank a code fence that is around the whole reply, and give where its body stands."""
     text = source.text
     start = len(text) - len(text.lstrip())
     fence = whole_fence(text[start:].rstrip())
     if fence is None or fence[0] not in _FENCED:
-        return
+        return None
     _, begin, end = fence
     source.text = " " * (start + begin) + text[start + begin : start + end]
+    begin, end = bounds(source.text)
+    return (begin, end) if begin < end else None
 
 
 @lru_cache(maxsize=8)
@@ -197,9 +205,13 @@ def _quoted(source: Source, at: int) -> bool:
 def _placed(recogniser: Recogniser, source: Source, position: int) -> Reading:
     """A marked call must end the reply too, unless its marker leaves no doubt."""
     reading = recogniser.parse(source, position)
+    text = source.text
+    if isinstance(reading, Found) and _holds_reasoning(source, reading):
+        return _unclear(reading)
+    if recogniser.marked and isinstance(reading, Fault) and _is_mention(text, position):
+        return None
     if not recogniser.marked or not isinstance(reading, Found):
         return reading
-    text = source.text
     around = place(text, reading.start, reading.end)
     tail = text[around.end :]
     lead = text[: around.start].strip()
@@ -209,12 +221,28 @@ def _placed(recogniser: Recogniser, source: Source, position: int) -> Reading:
         return _unclear(reading)
     if not tail.strip() or _RUN_ON_TAG.match(tail):
         return reading
+    if _triggers(tuple(RECOGNISERS))[0].search(tail):
+        return _unclear(reading)
     special = not text[reading.start : reading.end].startswith("<") or text[
         position : position + 2
     ] in {"<|", "<｜"}
     if special or (not lead and tail.lstrip(" \t")[:1] in {"\n", "\r"}):
         return reading
     return _unclear(reading)
+
+
+def _holds_reasoning(source: Source, found: Found) -> bool:
+    """Reasoning that was taken away must not have been part of a value."""
+    return any(found.start < start and end < found.end for start, end in source.removed)
+
+
+_MENTION = re.compile(r"(?:<[^>\s]*>|\[[A-Z_]+\]|✿\w+✿|functions\.|call:)[ \t]+[^\s{\[<]")
+
+
+def _is_mention(text: str, at: int) -> bool:
+    """A marker in the middle of a sentence, with no call after it, is only spoken of."""
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return bool(line.strip()) and _MENTION.match(text, at) is not None
 
 
 def _within_fence(text: str, at: int) -> bool:
@@ -254,6 +282,8 @@ def _final(source: Source) -> Parsed:
 
 def _sort(source: Source, text: str) -> str:
     """Say what kind of answer a text is."""
+    if _SCHEMA.search(text):
+        return "schema_echo"
     if "```" in text or "~~~" in text:
         return "data_json" if re.search(r'[{,]\s*"[^"\n]+"\s*:', text) else "code_answer"
     if re.search(r'\{\s*"?\w+"?\s*:', text) or text[0] in '"[{':

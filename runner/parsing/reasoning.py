@@ -61,7 +61,7 @@ def _spans(text: str, tags: list[tuple[int, int, bool]]) -> tuple[list[tuple[int
             continue
         if not closes:
             if depth == 0:
-                if not _AT_LINE_START.search(text, max(0, start - 80), start):
+                if not _may_open(text, start):
                     mentioned += 1
                     continue
                 begin = start
@@ -77,6 +77,19 @@ def _spans(text: str, tags: list[tuple[int, int, bool]]) -> tuple[list[tuple[int
     if depth:
         spans.append((begin, len(text)))
     return spans, depth > 0
+
+
+def _may_open(text: str, at: int) -> bool:
+    """Reasoning begins on its own line, and never within the value of a tag."""
+    if not _AT_LINE_START.search(text, max(0, at - 80), at):
+        return False
+    opened = max(
+        text.rfind("<parameter", 0, at),
+        text.rfind("<param ", 0, at),
+        text.rfind("<arg_value>", 0, at),
+    )
+    closed = max(text.rfind("</param", 0, at), text.rfind("</arg_value>", 0, at))
+    return opened <= closed
 
 
 def answer_of(text: str) -> str:

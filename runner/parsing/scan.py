@@ -14,7 +14,7 @@ _DOUBLE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _SMART_END = re.compile(r"[”“\"](?=\s*+[,:}\]，：])")
 _SINGLE_END = re.compile(r"['’](?=\s*+[,:}\]，：])")
 _STRUCTURAL = re.compile(
-    r"\{\s*+(?:[\"'“„{\[]|[A-Za-z_]\w*+\s*+[:=]|\Z)|\[\s*+(?:[{\[\"']|[a-z_.]+\(|\Z)"
+    r"\{\s*+(?:[\"'“„{\[]|[A-Za-z_]\w*+\s*+[:=]|//|#|/\*|\Z)|\[\s*+(?:[{\[\"']|[a-z_.]+\(|\Z)"
 )
 _BEFORE_STRING = frozenset("{[,:=(，：")
 

@@ -163,7 +163,7 @@ def _nameless(
     tools: Tools,
     marked: bool,
 ) -> Reading:
-    if len(value) == 1 and not marked:
+    if len(value) == 1:
         name, arguments = next(iter(value.items()))
         if name in tools and isinstance(arguments, dict):
             return Found((RawCall(name, arguments),), 0, 0)

@@ -23,9 +23,9 @@ _TAGS = Wrapped(
 _LLAMA = Wrapped(re.compile(r"<\|python_tag\|>"), re.compile(r"<\|e[om][tm]_id\|>"))
 _ACTIONS = Wrapped(
     re.compile(
-        r"<\|START_ACTION\|>|<\|action_start\|>\s*<\|(?:plugin|interpreter)\|>|<\|tool_call_start\|>"
+        r"<\|START_ACTION\|>|<\|action_start\|>\s*<\|(?:plugin|interpreter)\|>|<\|tool_call_start\|>|<\|tools_prefix\|>"
     ),
-    re.compile(r"<\|END_ACTION\|>|<\|action_end\|>|<\|tool_call_end\|>"),
+    re.compile(r"<\|END_ACTION\|>|<\|action_end\|>|<\|tool_call_end\|>|<\|tools_suffix\|>"),
 )
 _PHI = Wrapped(re.compile(r"functools(?=\[)"), re.compile(r"(?!)"))
 _MISTRAL_LIST = Wrapped(re.compile(r"\[TOOL_CALLS\]"), re.compile(r"\[/TOOL_CALLS\]"))
@@ -52,6 +52,7 @@ _QWEN_AGENT = Named(
     re.compile(r"✿FUNCTION✿\s*[:：]\s*(?P<name>[\w.-]+)\s*✿ARGS✿\s*[:：]\s*"),
     re.compile(r"(?:\s*✿(?:RESULT|RETURN)✿.*)?", re.DOTALL),
 )
+_FUNCTIONARY = Named(re.compile(r">>>\s*(?P<name>[\w.-]+)\s*\n\s*"), re.compile(r""), optional=True)
 _BRACKETED = Named(
     re.compile(r"\[tool:\s*(?P<name>[\w.-]+)\]\s*"),
     re.compile(r"(?:\s*\[/(?:tool:)?\s*[\w.-]*\])?"),
@@ -142,6 +143,8 @@ RECOGNISERS: list[Recogniser] = [
             "<invoke ",
             "<steptml:invoke",
             "<invoke",
+            "<tool_call name",
+            "<tool name",
             "<｜DSML｜invoke",
         ),
         xmlcalls.FUNCTION.parse,
@@ -164,15 +167,19 @@ RECOGNISERS: list[Recogniser] = [
     Recogniser("gemma", ("<|tool_call>", "<start_function_call>"), gemma.parse),
     Recogniser("gemma-bare", ("call:",), _bare_gemma),
     Recogniser(
-        "actions", ("<|START_ACTION|>", "<|action_start|>", "<|tool_call_start|>"), _actions
+        "actions",
+        ("<|START_ACTION|>", "<|action_start|>", "<|tool_call_start|>", "<|tools_prefix|>"),
+        _actions,
     ),
     Recogniser("phi", ("functools[",), _PHI.parse),
     Recogniser("qwen-agent", ("✿FUNCTION✿",), _QWEN_AGENT.parse),
+    Recogniser("functionary", (">>>",), _FUNCTIONARY.parse),
+    Recogniser("longcat", ("<longcat_tool_call>",), xmlcalls.GLM.parse),
     Recogniser("bracketed", ("[tool:",), _BRACKETED.parse),
     Recogniser("tag", ("</",), xmlcalls.parse_tag, marked=False),
     Recogniser(
         "react", ("Action:", "Action**:", "Action:**", "Final Answer"), react.parse, marked=False
     ),
-    Recogniser("block", ("{", "["), blocks.parse, marked=False),
     Recogniser("python", ("(",), pythoncall.parse, marked=False),
+    Recogniser("block", ("{", "["), blocks.parse, marked=False),
 ]

@@ -14,9 +14,11 @@ from .strict import decode
 
 _NS = r"(?:[\w-]+:|｜DSML｜)?"
 _FUNCTION = re.compile(
-    rf"<{_NS}(?:function|invoke|tool|call)(?:\s*=\s*[\"']?(?P<a>[^>\"'\s]+)[\"']?|\s+name\s*=\s*[\"'](?P<b>[^\"'>]+)[\"'])[^>]*?(?P<self>/)?>"
+    rf"<{_NS}(?:function|invoke|tool_call|tool|call)(?:\s*=\s*[\"']?(?P<a>[^>\"'\s]+)[\"']?|\s+name\s*=\s*[\"'](?P<b>[^\"'>]+)[\"'])[^>]*?(?P<self>/)?>"
 )
-_GLM = re.compile(r"<tool_call>\s*(?P<a>[\w.-]+)\s*(?=<arg_key>|</tool_call>|<tool_call>|\Z)")
+_GLM = re.compile(
+    r"<(?:longcat_)?tool_call>\s*(?P<a>[\w.-]+)\s*(?=<(?:longcat_)?arg_key>|</(?:longcat_)?tool_call>|<(?:longcat_)?tool_call>|\Z)"
+)
 _AROUND = re.compile(
     r"(?:\s|</?(?:[\w-]+:|｜DSML｜)?(?:tool_calls?|function_calls?|invoke_calls|tool_use|TOOLCALL|xml)>"
     r"|<[|｜]tool[_▁]calls?[_▁](?:begin|end)[|｜]>|(?:function)?<[|｜]tool[_▁]sep[|｜]>)*+"
@@ -205,13 +207,15 @@ FUNCTION = Tagged(
         rf"<{_NS}(?:parameter|param|arg|argument)(?:\s*=\s*[\"']?(?P<k>[^>\"'\s]+)[\"']?|\s+name\s*=\s*[\"'](?P<l>[^\"'>]+)[\"'])[^>]*>"
     ),
     parameter_end=re.compile(rf"</{_NS}(?:parameter|param|arg|argument)>"),
-    call_end=re.compile(rf"</{_NS}(?:function|invoke|tool|call)>"),
+    call_end=re.compile(rf"</{_NS}(?:function|invoke|tool_call|tool|call)>"),
 )
 GLM = Tagged(
     call=_GLM,
-    parameter=re.compile(r"<arg_key>\s*(?P<k>[^<>]+?)\s*</arg_key>\s*<arg_value>"),
-    parameter_end=re.compile(r"</arg_value>"),
-    call_end=re.compile(r"</tool_call>"),
+    parameter=re.compile(
+        r"<(?:longcat_)?arg_key>\s*(?P<k>[^<>]+?)\s*</(?:longcat_)?arg_key>\s*<(?:longcat_)?arg_value>"
+    ),
+    parameter_end=re.compile(r"</(?:longcat_)?arg_value>"),
+    call_end=re.compile(r"</(?:longcat_)?tool_call>"),
     around=re.compile(r"\s*+"),
 )
 _TAG = re.compile(r"(?m)^[ \t]*<(?P<a>[A-Za-z_][\w-]*)>")
