@@ -37,7 +37,7 @@ class Fresh:
         for place in places:
             old = self._old.get(place.folder)
             asked = self._wanted is None or place.folder in self._wanted
-            one = self._one(place, old) if asked or old is None else old
+            one = self._one(place, old) if asked or old is None else self._left(old)
             if one is not None:
                 built[place.folder] = one
         self.good = {folder: one for folder, one in self.good.items() if folder in built}
@@ -73,6 +73,9 @@ class Fresh:
             self.good[place.folder] = good
         return new
 
+    def _left(self, old: Built) -> Built:
+        return old if self._wanted else self._examine(old)
+
     def _examine(self, old: Built) -> Built:
         """Compiles what the first scan of a large catalogue left for later."""
         if old.examined or self._examined >= EXAMINED_AT_ONCE:
@@ -92,6 +95,15 @@ class Fresh:
             return source.read(place.folder, listing, of.references).digest
         except SkillError:
             return None
+
+
+def has_changed(place: Place, old: Built | None) -> bool:
+    """Whether a folder's files look other than when they were read; not sure of ones just written."""
+    listing = look(place)
+    if old is None:
+        modules = any("/" not in name for name in listing.modules)
+        return bool(place.problem or listing.problem or listing.manifests or modules)
+    return old.place != place or not _same(old, listing, sure=True)
 
 
 def look(place: Place) -> Listing:

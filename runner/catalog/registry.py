@@ -11,17 +11,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..log import get_logger
 from ..types import NOTHING
 from . import discovery
 from .assemble import HookSpecs, Terms
 from .discovery import Built
-from .fresh import EXAMINED_AT_ONCE, Fresh, look
+from .fresh import EXAMINED_AT_ONCE, Fresh, has_changed, look
 from .loader import LOAD_SECONDS, Generation
 from .resolve import difference, effective, resolve
 from .skill import Change, Skill, Snapshot
-
-log = get_logger()
 
 
 class Registry:
@@ -76,8 +73,8 @@ class Registry:
     def refresh(self, folders: Collection[Path] | None = None) -> Change | None:
         """Builds what changed, by content, and swaps; None when nothing did.
 
-        `folders` are skill folders to look at; new and vanished ones are always noticed. A version
-        that cannot be built or imported leaves the last good one in place, as `stale`.
+        `folders` are skill folders to look at closely; new and vanished ones are always noticed. A
+        version that cannot be built or imported leaves the last good one in place, as `stale`.
         """
         with self._writing:
             wanted = None if folders is None else {discovery.absolute(folder) for folder in folders}
@@ -87,6 +84,23 @@ class Registry:
                 self._built, self._good = built, fresh.good
                 change = self._swap()
         return self._tell(change)
+
+    def dirty(self) -> list[Path]:
+        """Skill folders whose files look other than when they were read, new and vanished ones too."""
+        places = discovery.places(self.roots, self.project)
+        built = self._built
+        changed = [p.folder for p in places if has_changed(p, built.get(p.folder))]
+        here = {place.folder for place in places}
+        return [Path(folder) for folder in [*changed, *(f for f in built if f not in here)]]
+
+    def linked(self) -> dict[str, str]:
+        """Skill folders that are links: the real folder and the folder it stands for."""
+        return {one.place.linked: folder for folder, one in self._built.items() if one.place.linked}
+
+    @property
+    def unexamined(self) -> int:
+        """Skills of a large catalogue whose modules the next refreshes still have to look at."""
+        return sum(not one.examined for one in self._built.values())
 
     def subscribe(self, callback: Callable[[Change], None]) -> None:
         """Calls back with every change, on the thread that made it."""
@@ -121,7 +135,6 @@ class Registry:
 
     def _tell(self, change: Change | None) -> Change | None:
         if change is not None:
-            log.info("skills.changed", **change.to_dict())
             for listener in self._listeners:
                 listener(change)
         return change
