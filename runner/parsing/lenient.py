@@ -45,9 +45,10 @@ _NAME_KEYS = frozenset({"tool", "name", "function", "tool_name", "function_name"
 class Loose:
     """Reads values from `text`, keeping the position after what was read."""
 
-    def __init__(self, text: str, at: int = 0) -> None:
+    def __init__(self, text: str, at: int = 0, *, exact: bool = True) -> None:
         self.text = text
         self.at = at
+        self.exact = exact
         self.depth = 0
 
     def value(self, *, bare: bool = False) -> Any:
@@ -162,11 +163,17 @@ class Loose:
             if end < 0 or not _END.match(self.text, end + 3):
                 self.fail("expected the end of the triple-quoted string")
             self.at = end + 3
-            return unescape(self.text[start:end], raw=raw)
+            return self.resolved(self.text[start:end], raw=raw)
         start = self.at + 1
-        end = self.string_end(start, _QUOTES[quote], strict=quote == '"')
+        end = self.string_end(
+            start, _QUOTES[quote], strict=quote == '"' or (self.exact and quote == "'")
+        )
         self.at = end + 1
-        return unescape(self.text[start:end], raw=raw)
+        return self.resolved(self.text[start:end], raw=raw)
+
+    def resolved(self, body: str, *, raw: bool) -> str:
+        """Resolve the escapes of a string's body."""
+        return unescape(body, raw=raw)
 
     def string_end(self, at: int, closers: str, *, strict: bool) -> int:
         length = len(self.text)
@@ -265,9 +272,17 @@ def decode_loosely(text: str) -> Any:
     """Decode the whole of one isolated candidate, or raise `Unreadable`."""
     if len(text) > MAX_LOOSE:
         raise Unreadable("malformed", "Not valid JSON, and too long to be read leniently.")
-    reader = Loose(text)
+    try:
+        return _whole(Loose(text))
+    except Unreadable as error:
+        if error.reason != "malformed" or "'" not in text:
+            raise
+    return _whole(Loose(text, exact=False))
+
+
+def _whole(reader: Loose) -> Any:
     value = reader.value()
     reader.skip()
-    if reader.at < len(text):
+    if reader.at < len(reader.text):
         reader.fail("text after the value")
     return value

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from .frame import place
-from .lenient import MAX_LOOSE, Loose
+from .lenient import MAX_LOOSE, Loose, drive_path
 from .marked import CUT_MARK
 from .names import resolve_name
 from .nouns import Answer, Fault, Found, RawCall, Reading, Source, Tools, Unreadable
@@ -29,12 +29,29 @@ _TAG_END = re.compile(
 _CALLING_FENCES = frozenset({"tool_code", "tool_call", "tool_calls", "tool", "tool_use"})
 
 
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U000[0-9a-fA-F]{5}|.)", re.DOTALL)
+_MEANS = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "\n": ""}
+
+
+def _python_escape(match: re.Match[str]) -> str:
+    mark = match.group(1)
+    if len(mark) > 1:
+        return chr(int(mark[1:], 16))
+    return _MEANS.get(mark, match.group())
+
+
 class _Reader(Loose):
     """Reads calls and their literal arguments."""
 
     def __init__(self, text: str, tools: Tools, at: int) -> None:
         super().__init__(text, at)
         self.tools = tools
+
+    def resolved(self, body: str, *, raw: bool) -> str:
+        """Resolve the escapes of a Python string; a bare Windows path keeps its backslashes."""
+        if raw or "\\" not in body or drive_path(body):
+            return body
+        return _ESCAPE.sub(_python_escape, body)
 
     def calls(self) -> list[RawCall]:
         """Read a list of calls, or calls line by line."""
@@ -146,8 +163,7 @@ def parse_tagged(source: Source, position: int) -> Reading:
 def parse(source: Source, _position: int) -> Reading:
     """Read Python calls that are the whole reply or stand on their own lines at its end."""
     text = source.text
-    lines = (line for line in _LINE.finditer(text) if _offered(line["name"], source))
-    head = next(lines, None)
+    head = first_line(source)
     if head is None:
         return None
     start = head.start("start")
@@ -170,6 +186,13 @@ def parse(source: Source, _position: int) -> Reading:
     if around.language is not None and around.language not in _CALLING_FENCES:
         return Fault("ambiguous", "A call in a code block after text was not run. To run it, send only the call.", start, end, found.calls)  # fmt: skip
     return found
+
+
+def first_line(source: Source) -> re.Match[str] | None:
+    """Find the first line that begins like a call of an offered tool."""
+    return next(
+        (line for line in _LINE.finditer(source.text) if _offered(line["name"], source)), None
+    )
 
 
 def _offered(name: str, source: Source) -> bool:

@@ -25,10 +25,12 @@ from .nouns import (
     Tools,
     Unreadable,
 )
+from .pythoncall import first_line
 from .reasoning import answer_of, take_away
 from .shape import calls_in
 from .strict import decode
 from .table import RECOGNISERS
+from .xmlcalls import first_tag
 
 _MAX_HITS = 32
 _QUOTING = frozenset("`\"'“‘「『>")
@@ -177,9 +179,14 @@ def _triggers(table: tuple[Recogniser, ...]) -> tuple[re.Pattern[str], dict[str,
 
 
 def _asked(source: Source) -> Iterator[tuple[Recogniser, int]]:
-    """Who is asked, and where: the first marker outside values and quotes, then the rest in order."""
+    """Who is asked, and where: what opens first outside values and quotes, then the rest in order."""
     pattern, by_trigger = _triggers(tuple(RECOGNISERS))
+    early = _spelled(source)
     for count, hit in enumerate(pattern.finditer(source.text)):
+        while early and early[0][1] < hit.start():
+            yield early[0]
+            if not source.text[: early.pop(0)[1]].strip():
+                return
         if count >= _MAX_HITS:
             break
         if _quoted(source, hit.start()):
@@ -187,6 +194,21 @@ def _asked(source: Source) -> Iterator[tuple[Recogniser, int]]:
             continue
         for recogniser in by_trigger[hit.group()]:
             yield recogniser, hit.start()
+    yield from _unmarked(source)
+
+
+def _spelled(source: Source) -> list[tuple[Recogniser, int]]:
+    """Calls that begin with a tool's name on its own line, before any marker."""
+    found = []
+    line = first_line(source) if "(" in source.text else None
+    tag = first_tag(source) if "</" in source.text else None
+    for name, head, group in (("python", line, "start"), ("tag", tag, 0)):
+        if head is not None:
+            found += [(one, head.start(group)) for one in RECOGNISERS if one.name == name]
+    return sorted(found, key=lambda item: item[1])
+
+
+def _unmarked(source: Source) -> Iterator[tuple[Recogniser, int]]:
     for recogniser in RECOGNISERS:
         if recogniser.marked:
             continue
@@ -221,7 +243,7 @@ def _placed(recogniser: Recogniser, source: Source, position: int) -> Reading:
         return _unclear(reading)
     if not tail.strip() or _RUN_ON_TAG.match(tail):
         return reading
-    if _triggers(tuple(RECOGNISERS))[0].search(tail):
+    if tail.lstrip().startswith("</") or _triggers(tuple(RECOGNISERS))[0].search(tail):
         return _unclear(reading)
     special = not text[reading.start : reading.end].startswith("<") or text[
         position : position + 2

@@ -13,6 +13,7 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 _HINTS = ("<", "[THINK]", "[/THINK]", "◁")
+_PYTHON_CALL = re.compile(r"[ \t]*+[\w.]++\(\s*+\w++\s*+=")
 _MAX_TAGS = 512
 _AT_LINE_START = re.compile(r"(?:^|\n|>|\])[ \t]*\Z")
 _WRAPPER = re.compile(r"\s*<(answer|response|final|output)>(.*)</\1>\s*\Z", re.DOTALL)
@@ -57,21 +58,16 @@ def _spans(text: str, tags: list[tuple[int, int, bool]]) -> tuple[list[tuple[int
     spans: list[tuple[int, int]] = []
     depth = begin = mentioned = 0
     for start, end, closes in tags:
-        if depth == 0 and blocks.inside(start):
-            continue
-        if not closes:
-            if depth == 0:
-                if not _may_open(text, start):
-                    mentioned += 1
-                    continue
-                begin = start
-            depth += 1
-        elif depth:
-            depth -= 1
+        if depth:
+            depth += -1 if closes else 1
             if depth == 0:
                 spans.append((begin, end))
-        elif mentioned:
-            mentioned -= 1
+        elif blocks.inside(start) or _in_value(text, start):
+            continue
+        elif not closes and _AT_LINE_START.search(text, max(0, start - 80), start):
+            depth, begin = 1, start
+        elif not closes or mentioned:
+            mentioned += -1 if closes else 1
         else:
             spans = [(0, end)]
     if depth:
@@ -79,17 +75,18 @@ def _spans(text: str, tags: list[tuple[int, int, bool]]) -> tuple[list[tuple[int
     return spans, depth > 0
 
 
-def _may_open(text: str, at: int) -> bool:
-    """Reasoning begins on its own line, and never within the value of a tag."""
-    if not _AT_LINE_START.search(text, max(0, at - 80), at):
-        return False
+def _in_value(text: str, at: int) -> bool:
+    """Say whether the position lies within the value of a tag or of a Python call."""
+    line = text.rfind("\n", 0, at) + 1
+    if _PYTHON_CALL.match(text, line, at):
+        return True
     opened = max(
         text.rfind("<parameter", 0, at),
         text.rfind("<param ", 0, at),
         text.rfind("<arg_value>", 0, at),
     )
     closed = max(text.rfind("</param", 0, at), text.rfind("</arg_value>", 0, at))
-    return opened <= closed
+    return opened > closed
 
 
 def answer_of(text: str) -> str:

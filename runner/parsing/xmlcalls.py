@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .marked import CUT_MARK, value_at
@@ -14,7 +14,7 @@ from .strict import decode
 
 _NS = r"(?:[\w-]+:|｜DSML｜)?"
 _FUNCTION = re.compile(
-    rf"<{_NS}(?:function|invoke|tool_call|tool|call)(?:\s*=\s*[\"']?(?P<a>[^>\"'\s]+)[\"']?|\s+name\s*=\s*[\"'](?P<b>[^\"'>]+)[\"'])[^>]*?(?P<self>/)?>"
+    rf"<{_NS}(?P<tag>function|invoke|tool_call|tool|call)(?:\s*=\s*[\"']?(?P<a>[^>\"'\s]+)[\"']?|\s+name\s*=\s*[\"'](?P<b>[^\"'>]+)[\"'])[^>]*?(?P<self>/)?>"
 )
 _GLM = re.compile(
     r"<(?:longcat_)?tool_call>\s*(?P<a>[\w.-]+)\s*(?=<(?:longcat_)?arg_key>|</(?:longcat_)?tool_call>|<(?:longcat_)?tool_call>|\Z)"
@@ -46,7 +46,7 @@ class Tagged:
             head = self.call.match(text, start)
             if head is None:
                 return _finish(source, Found(tuple(calls), position, end, loose), start)
-            got = self._call(source, head)
+            got = self._closed_by(head).read_call(source, head)
             if isinstance(got, Fault):
                 return got
             call, at, soft = got
@@ -55,7 +55,13 @@ class Tagged:
             end = _closers(text, at)
             at = end
 
-    def _call(self, source: Source, head: re.Match[str]) -> tuple[RawCall, int, bool] | Fault:
+    def _closed_by(self, head: re.Match[str]) -> Tagged:
+        """Only the tag that opened a call closes it."""
+        tag = head.groupdict().get("tag")
+        return replace(self, call_end=re.compile(rf"</{_NS}{tag}>")) if tag else self
+
+    def read_call(self, source: Source, head: re.Match[str]) -> tuple[RawCall, int, bool] | Fault:
+        """Read one call from its opening tag on: the call, where it ends, whether read leniently."""
         name = _name(head)
         if head.groupdict().get("self"):
             return RawCall(name, {}), head.end(), False
@@ -81,13 +87,13 @@ class Tagged:
                 return RawCall(name, arguments), close.end(), False
             head = self.parameter.match(text, at)
             if head is None:
-                return _stray(text, at)
+                return _stray(text, at, begun=bool(arguments))
             key = _key(head)
             if key in arguments:
                 return Fault(
                     "duplicate_key", f"The parameter {key!r} occurs twice.", at, head.end()
                 )
-            end = self._value_end(text, head.end(), properties, {*arguments, key})
+            end = self._value_end(text, head, properties, {*arguments, key})
             if isinstance(end, Fault):
                 return end
             if end is None:
@@ -96,11 +102,14 @@ class Tagged:
             at = end.end()
 
     def _value_end(
-        self, text: str, start: int, properties: Mapping[str, Any], used: set[str]
+        self, text: str, head: re.Match[str], properties: Mapping[str, Any], used: set[str]
     ) -> re.Match[str] | Fault | None:
         """The first closer after which the rest still reads as calls, else the last that may close."""
         last = None
+        start, key = head.end(), _key(head)
         for end in self.parameter_end.finditer(text, start):
+            if "k" in end.groupdict() and end["k"] != key:
+                continue
             after = _after_space(text, end.end())
             following = self.parameter.match(text, after)
             if following is not None:
@@ -149,11 +158,13 @@ _CLOSING = re.compile(
 )
 
 
-def _stray(text: str, at: int) -> Fault:
+def _stray(text: str, at: int, *, begun: bool) -> Fault:
     rest = text[at:].strip()
     if not rest or re.fullmatch(r"</?[\w:=\"' -]*", rest):
         return Fault("truncated", CUT_MARK, at, len(text))
-    return Fault("malformed", "Between the call's tags there is text that is no parameter.", at, len(text))  # fmt: skip
+    reason = "malformed" if begun else "missing_name"
+    detail = "Between the call's tags there is text that is no parameter."
+    return Fault(reason, detail, at, len(text))
 
 
 def _after_space(text: str, at: int) -> int:
@@ -176,9 +187,13 @@ def _properties(source: Source, name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
+_OWN_LINES = re.compile(r"\r?\n(.*?)\r?\n[ \t]*|\r?\n", re.DOTALL)
+
+
 def typed(text: str, schema: Any) -> Any:
     """Read a tag's text as the schema says: text stays text, the rest is JSON."""
-    body = re.sub(r"\A\r?\n|\r?\n[ \t]*\Z", "", text)
+    inner = _OWN_LINES.fullmatch(text)
+    body = (inner.group(1) or "") if inner else text
     if _takes_text(schema):
         return body
     try:
@@ -218,17 +233,24 @@ GLM = Tagged(
     call_end=re.compile(r"</(?:longcat_)?tool_call>"),
     around=re.compile(r"\s*+"),
 )
+_MAX_TAGS = 64
 _TAG = re.compile(r"(?m)^[ \t]*<(?P<a>[A-Za-z_][\w-]*)>")
+
+
+def first_tag(source: Source) -> re.Match[str] | None:
+    """Find the first line that begins with a tag of an offered tool's name."""
+    for count, head in enumerate(_TAG.finditer(source.text)):
+        if head["a"] in source.tools:
+            return head
+        if count > _MAX_TAGS:
+            break
+    return None
 
 
 def parse_tag(source: Source, _position: int) -> Reading:
     """Read a call written as a tag of the tool's name with a tag per parameter."""
-    for count, head in enumerate(_TAG.finditer(source.text)):
-        if head["a"] in source.tools:
-            return _tag_call(source, head)
-        if count > 64:  # noqa: PLR2004
-            break
-    return None
+    head = first_tag(source)
+    return None if head is None else _tag_call(source, head)
 
 
 def _tag_call(source: Source, head: re.Match[str]) -> Reading:
@@ -239,9 +261,11 @@ def _tag_call(source: Source, head: re.Match[str]) -> Reading:
         parameter_end=re.compile(_parameter_ends(source, name)),
         call_end=re.compile(rf"</{re.escape(name)}>"),
     )
-    return dialect.parse(source, head.start())
+    reading = dialect.parse(source, head.start())
+    plain = isinstance(reading, Fault) and reading.reason == "missing_name"
+    return None if plain else reading
 
 
 def _parameter_ends(source: Source, name: str) -> str:
     keys = "|".join(re.escape(str(key)) for key in _properties(source, name)) or r"\w+"
-    return rf"</(?:{keys})>"
+    return rf"</(?P<k>{keys})>"
