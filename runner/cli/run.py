@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 
@@ -70,7 +71,13 @@ def run(
         listeners: list[Listener] = []
         if events is not None:
             listeners.append(stack.enter_context(EventsFile(events, common.console)))
-        turn = OneTurn(common.console, stream=not no_stream, live=not as_json, listeners=listeners)
+        turn = OneTurn(
+            common.console,
+            stream=not no_stream,
+            live=not as_json,
+            listeners=listeners,
+            ours=[events] if events not in (None, "-") else [],
+        )
         runner = Runner(config=config, approver=approver(common.console, yes=yes))
         try:
             result = turn.run(runner, goal, session=name)
@@ -97,8 +104,10 @@ class OneTurn:
         stream: bool = True,
         live: bool = True,
         listeners: Sequence[Listener] = (),
+        ours: Sequence[str] = (),
     ) -> None:
         self.reason = ""
+        self._ours = frozenset(os.path.realpath(name) for name in ours)
         self._console = console
         self._stream = stream
         self._live = live and stream
@@ -120,6 +129,7 @@ class OneTurn:
         self._warned.update(runner.config.warnings)
         async with runner:
             redact_with(runner.shared.redactor.text)
+            runner.shared.snapshot_skip |= self._ours  # no tool changed the files we write
             self._warn(runner)
             async with runner.session(
                 name, listeners=self._listeners, stream=self._stream
