@@ -41,9 +41,13 @@ KINDS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Event:
-    """One thing that happened. `time` is RFC 3339 in UTC; `data` is already redacted."""
+    """One thing that happened. `time` is RFC 3339 in UTC; `data` is already redacted.
+
+    Not to be changed. It is not a frozen dataclass because making one of those costs 1.5 µs more,
+    several times an iteration.
+    """
 
     seq: int
     time: str
@@ -66,5 +70,12 @@ class Event:
         }
 
 
+# Fields whose values are ours (names, numbers, closed lists) and hold no text of a user, model or skill.
+PLAIN_FIELDS = frozenset(
+    "call_id tool tools kind attempts duration position messages input_tokens_estimate finish_reason "
+    "usage key fingerprint idempotent recogniser delay attempt capability decision pause form count "
+    "before_tokens after_tokens iterations tool_calls generation schema status cost below ok "
+    "degraded_by coerced agent model parent child".split()
+)
 Listener = Callable[[Event], None]
 Emit = Callable[..., None]  # emit("tool.started", call_id=…, tool=…)

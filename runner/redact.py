@@ -43,9 +43,10 @@ class Redactor:
                 text = text.replace(value, mask)
         if "-----BEGIN " in text:
             text = _without_pem(text)
-        for literal, shape, masked in _SHAPES:
-            if literal in text:
-                text = shape.sub(masked, text)
+        if _may_hold_token(text):
+            for literal, shape, masked in _SHAPES:
+                if literal in text:
+                    text = shape.sub(masked, text)
         if "://" in text and "@" in text:
             text = _USERINFO.sub(_without_password, text)
         if ":" in text or "=" in text or " " in text:
@@ -166,6 +167,24 @@ def _is_plain(text: str) -> bool:
 
 
 # ---- shapes of tokens
+
+_DIGIT = re.compile(rb"[0-9]")
+_RUN = b"a" * 16
+_AS_RUNS = bytes(
+    ord("a") if chr(c).isascii() and (chr(c).isalnum() or chr(c) in "_-") else ord(" ")
+    for c in range(256)
+)
+
+
+def _may_hold_token(text: str) -> bool:
+    """Every token has a digit and a run of 16 letters, digits, `_` and `-`: most texts have none.
+
+    Two passes in C, 5 µs for 4 kB, where looking for each beginning takes 100.
+    """
+    data = text.encode("utf-8", "replace")
+    if not _DIGIT.search(data):
+        return False
+    return _RUN in data.translate(_AS_RUNS)
 
 
 def _shape(literal: str, kind: str, pattern: str) -> _Shape:

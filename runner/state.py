@@ -23,7 +23,7 @@ from .config import Config
 from .context.history import Checker
 from .context.loopguard import LoopGuard
 from .context.window import Window
-from .events import Event, Listener
+from .events import PLAIN_FIELDS, Event, Listener
 from .log import get_logger
 from .model.base import Model, ModelInfo
 from .plugins import Plugins
@@ -76,9 +76,11 @@ class Turn:
     _cancellers: set[Callable[[], Any]] = field(default_factory=set)
 
     def cancel(self) -> None:
-        """Ends whatever the turn is waiting for."""
+        """Ends whatever the turn is waiting for. A second time does nothing."""
+        if self.cancelled:
+            return
         self.cancelled = True
-        for stop in (*self.running.values(), *self._cancellers):
+        for stop in {*self.running.values(), *self._cancellers}:
             stop()
 
     def cancel_call(self, call_id: str) -> bool:
@@ -104,15 +106,16 @@ class Turn:
         if self.cancelled:
             _close(awaitable)
             raise TurnCancelled
-        task = asyncio.ensure_future(awaitable)
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - there is always one where one can await
         with self.cancellable(task.cancel):
             try:
-                return await task
+                return await awaitable
             except asyncio.CancelledError:
-                if self.cancelled:
-                    raise TurnCancelled from None
-                task.cancel()
-                raise
+                if not self.cancelled:
+                    raise
+                task.uncancel()
+                raise TurnCancelled from None
 
 
 class Reporter:
@@ -147,15 +150,20 @@ class Reporter:
         """Records an event. `clean` holds values that were redacted already."""
         root = self._root
         root.seq += 1
-        values = {**self._redactor.value(data), **clean, **self._extra}
+        redacted = self._redactor.value
+        values = {
+            key: value if key in PLAIN_FIELDS else redacted(value) for key, value in data.items()
+        }
+        values.update(clean)
+        values.update(self._extra)
         event = Event(
-            seq=root.seq,
-            time=datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
-            session=self._session,
-            turn=self.turn,
-            iteration=self.iteration,
-            type=type_,
-            data=values,
+            root.seq,
+            datetime.now(UTC).isoformat()[:-6] + "Z",
+            self._session,
+            self.turn,
+            self.iteration,
+            type_,
+            values,
         )
         if root.trajectory is not None:
             root.trajectory.append(event)
@@ -269,6 +277,7 @@ class Shared:
     breakers: dict[str, Breaker] = field(default_factory=dict)
     gates: dict[str, Gate] = field(default_factory=dict)
     in_flight: dict[str, tuple[str, str, float]] = field(default_factory=dict)
+    quick: set[str] = field(default_factory=set)
     abandoned: dict[int, tuple[str, Job]] = field(default_factory=dict)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     built_ins: dict[str, Tool] = field(default_factory=dict)

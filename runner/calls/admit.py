@@ -73,7 +73,9 @@ def _checked(shared: Shared, call: ToolCall, tool: Tool) -> Admitted | ToolResul
     if problems:
         text = describe(tool.name, tool.parameters, problems)
         return replace(refused(call, Kind.INVALID_ARGUMENTS, text), tool=tool.name)
-    return Admitted(replace(call, name=tool.name, arguments=arguments), tool, coerced)
+    if arguments is not call.arguments or call.name != tool.name:
+        call = replace(call, name=tool.name, arguments=arguments)
+    return Admitted(call, tool, coerced)
 
 
 async def _permitted(

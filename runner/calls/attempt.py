@@ -17,6 +17,7 @@ from .gate import Place
 from .output import Printed, printing
 from .worker import Job, outcome_of
 
+QUICK_SECONDS = 0.000_5  # a tool whose last call ended within this is expected to do so again
 LOAD_SECONDS = 12.0  # the loader's own limit is 10; this one only guards against its failing
 log = get_logger()
 
@@ -82,8 +83,13 @@ async def run_attempt(
         job.began = shared.clock()
         return _drained(_called(entry, arguments, context, job, attempt.printed))
 
-    job = shared.workers.submit(work)
+    name = attempt.tool.name
+    job = shared.workers.submit(work, quick=name in shared.quick)
     outcome = await _awaited(shared, session, turn, attempt, job)
+    if job.began is not None and shared.clock() - job.began < QUICK_SECONDS:
+        shared.quick.add(name)
+    else:
+        shared.quick.discard(name)
     if isinstance(outcome, Returned) and isinstance(outcome.value, _Later):
         entry = outcome.value.entry
 

@@ -79,7 +79,7 @@ async def execute(
     """Runs the call and says what came of it."""
     call, tool = admitted.call, admitted.tool
     fingerprint = session.ledger.fingerprint(tool.name, call.arguments)
-    key = session.ledger.key(fingerprint, tool.name, call.arguments)
+    key = session.ledger.key(fingerprint, tool.name)
     run = Run(shared, session, turn, admitted, fingerprint, key, shared.clock())
     try:
         early = await _settled_before(run)
@@ -153,9 +153,9 @@ async def _placed(run: Run) -> Ruling:
     run.began = run.shared.clock()
     run.session.emit(
         "tool.started",
+        clean={"arguments": run.shared.redactor.value(run.admitted.call.arguments)},
         call_id=run.call_id,
         tool=tool.name,
-        arguments=run.admitted.call.arguments,
         key=run.key,
         fingerprint=run.fingerprint,
         idempotent=tool.flags.idempotent or tool.flags.read_only,

@@ -53,12 +53,9 @@ async def finish(
 ) -> ToolResult:
     """The result as the model, the user and the disk get it. Emits `tool.finished`."""
     clean = shared.redactor.text
-    result = replace(
-        result,
-        content=clean(result.content),
-        notes=clean(result.notes),
-        output=clean(result.output),
-    )
+    content, notes, output = clean(result.content), clean(result.notes), clean(result.output)
+    if (content, notes, output) != (result.content, result.notes, result.output):
+        result = replace(result, content=content, notes=notes, output=output)
     if shared.plugins.has("post_tool_use"):
         result = await shared.plugins.fold(
             "post_tool_use", "result", result, call=call, session=session.describe()
@@ -99,6 +96,8 @@ async def _sized(
     allowance.take(len(content))
     if result.notes:
         content = f"{content}\n\n{result.notes[:NOTES_CHARS]}"
+    if content is result.content:
+        return result
     return replace(result, content=content, spilled_to=spilled or result.spilled_to)
 
 

@@ -36,16 +36,16 @@ class Ledger:
 
     def fingerprint(self, tool: str, arguments: JSON) -> str:
         """The same for equal calls of this session; says nothing about the arguments."""
-        text = canonical([self.session, tool, arguments])
+        text = f"{self.session}\0{tool}\0{canonical(arguments)}"
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
-    def key(self, fingerprint: str, tool: str, arguments: JSON) -> str:
+    def key(self, fingerprint: str, tool: str) -> str:
         """The idempotency key of this call now."""
         lost = self._lost.get(fingerprint)
         if lost is not None:
             return lost.key
         done = self._succeeded.get(fingerprint, 0)
-        return idempotency_key(self.session, self.turn, tool, arguments, done)
+        return idempotency_key(self.session, self.turn, tool, fingerprint, done)
 
     def lost(self, fingerprint: str) -> Lost | None:
         """The same call, when its outcome is unknown."""

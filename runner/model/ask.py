@@ -67,19 +67,53 @@ async def ask(
 async def _attempt(
     model: Model, request: ModelRequest, shown: _Shown, next_id: Callable[[], str]
 ) -> ModelReply:
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(request.timeout) as silence:
+    with _Silence(request.timeout) as silence:
+        try:
             return await collect(
                 model.complete(request),
                 next_id=next_id,
                 on_text=shown.text,
                 on_reasoning=shown.reasoning,
-                on_chunk=lambda: silence.reschedule(loop.time() + request.timeout),
+                on_chunk=silence.heard,
                 model=model.name,
             )
-    except TimeoutError as error:
-        raise ModelUnavailable(f"{model.name} sent nothing for {request.timeout:g} s") from error
+        except asyncio.CancelledError as error:
+            if not silence.fired:
+                raise
+            silence.task.uncancel()
+            raise ModelUnavailable(f"{model.name} sent nothing for {request.timeout:g} s") from error
+
+
+class _Silence:
+    """Cancels the task when nothing was heard for so long. One timer, however many chunks come."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._loop = loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - there is always one where one can await
+        self.task = task
+        self.fired = False
+        self._last = loop.time()
+
+    def __enter__(self) -> _Silence:
+        self._timer = self._loop.call_later(self._seconds, self._check)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    def heard(self) -> None:
+        """Something came."""
+        self._last = self._loop.time()
+
+    def _check(self) -> None:
+        left = self._last + self._seconds - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._check)
+        else:
+            self.fired = True
+            self.task.cancel()
 
 
 def _delay(error: ModelUnavailable, attempt: int, rng: Random | None) -> float:
