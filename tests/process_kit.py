@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,11 @@ class Folder:
 
     def release(self) -> None:
         self.released += 1
+
+
+def open_files() -> int:
+    """How many files this process has open; 0 where that cannot be seen."""
+    return len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").is_dir() else 0
 
 
 class Kit:
@@ -124,6 +130,13 @@ class Kit:
     async def call(self, function: str, *permissions: str, **more: Any) -> Outcome | None:
         """One call, waited for."""
         return await self.submit(function, *permissions, **more).future
+
+    async def until(self, holds: Callable[[], Any]) -> None:
+        """Waits, at most five seconds, for something no event tells of."""
+        end = time.monotonic() + 5
+        while not holds():
+            assert time.monotonic() < end, "it never came to that"
+            await asyncio.sleep(0.005)
 
     def run(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Runs a test's coroutine and closes the processes, all in bounded time."""

@@ -23,6 +23,7 @@ from . import seccomp
 
 Level = Literal["process", "landlock+seccomp", "bwrap"]
 _PR_SET_NO_NEW_PRIVS = 38
+_M_ARENA_MAX = -8
 _CREATE, _ADD, _RESTRICT = 444, 445, 446  # the same on every machine
 _VERSION, _PATH_BENEATH = 1, 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
@@ -113,6 +114,7 @@ def limit(limits: Limits) -> None:
     """Bounds this process's memory, processor time and open files; no core dumps."""
     import resource
 
+    _few_arenas()
     memory = limits.memory_mb * 1024 * 1024
     for what, most in (
         (resource.RLIMIT_CORE, 0),
@@ -127,6 +129,13 @@ def limit(limits: Limits) -> None:
         except (ValueError, OSError):
             if sys.platform.startswith("linux"):
                 raise  # macOS refuses RLIMIT_AS; there is nothing better there
+
+
+def _few_arenas() -> None:
+    """glibc reserves 64 MB of addresses for a thread's memory, which would use up the limit."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_ARENA_MAX, 2)
 
 
 def apply(terms: Terms, *, landlock: bool = True) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import traceback
 from typing import Any
 
 from ..errors import SkillError
@@ -13,6 +12,7 @@ from .compact import compact
 from .frames import MAX_BYTES, FrameTooLarge, pack
 
 _MESSAGE_CHARS = 20_000
+_LINES = 10_000_000
 _OURS = "/runner/calls/"
 
 
@@ -43,12 +43,18 @@ def describe(error: BaseException) -> JSON:
     }
 
 
-def rebuild(data: JSON) -> BaseException:
-    """An exception of the same name, classification, text and place as the one described."""
+def rebuild(data: Any) -> BaseException:
+    """An exception of the same name, class, text and place as the one described.
+
+    Never raises: what a worker says may be anything.
+    """
+    if not isinstance(data, dict):
+        data = {}
     text = str(data.get("text", ""))
-    types = [str(name) for name in data.get("types", ())]
+    named = data.get("types")
+    types = [str(name) for name in named] if isinstance(named, list) else []
     if "ToolError" in types:
-        return ToolError(text, retryable=bool(data.get("retryable")))
+        return ToolError(text, retryable=data.get("retryable") is True)
     if "SkillError" in types:
         return SkillError(text)
     return _placed(_like(str(data.get("name", "Exception")), types, text), data)
@@ -97,9 +103,14 @@ def _text(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> tuple[str, int]:
-    frames = traceback.extract_tb(error.__traceback__)
-    inside = [f for f in frames if _OURS not in f.filename and "/asyncio/" not in f.filename]
-    return (inside[-1].filename, inside[-1].lineno or 0) if inside else ("", 0)
+    """The innermost line that is not ours; walked by hand, because a traceback may be very long."""
+    file, line, trace = "", 0, error.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if _OURS not in name and "/asyncio/" not in name:
+            file, line = name, trace.tb_lineno or 0
+        trace = trace.tb_next
+    return file, line
 
 
 def _like(name: str, types: list[str], text: str) -> BaseException:
@@ -110,20 +121,25 @@ def _like(name: str, types: list[str], text: str) -> BaseException:
     )
     if not issubclass(base, Exception) or issubclass(base, StopIteration | StopAsyncIteration):
         base = Exception  # SystemExit and its kin mean something to whoever handles them
+    name = name if name.isidentifier() else "Exception"
     body = {"__init__": lambda *_: None, "__str__": lambda _: text, "__module__": "skill"}
-    cls = type(name if name.isidentifier() else "Exception", (base,), body)
-    made: BaseException = cls(text)
+    made: BaseException
+    try:
+        made = type(name, (base,), body)(text)
+    except TypeError:  # some classes want more than a text, such as exception groups
+        made = type(name, (Exception,), body)(text)
     return made
 
 
 def _placed(error: BaseException, data: JSON) -> BaseException:
     """Gives the exception a traceback that ends where the original was raised."""
-    line = int(data.get("line") or 0)
-    if line < 1:
+    line, file = data.get("line"), data.get("file")
+    if not isinstance(line, int) or not isinstance(file, str) or not 0 < line < _LINES:
         return error
-    code = compile("raise error", str(data.get("file", "")).replace("\0", ""), "exec")
+    name = file.replace("\0", "").encode("utf-8", "backslashreplace").decode()
+    code = compile("raise error", name, "exec").replace(co_firstlineno=line)
     try:
-        exec(code.replace(co_firstlineno=line), {"error": error})  # noqa: S102 - one statement of ours
+        exec(code, {"error": error})  # noqa: S102 - one statement of ours
     except BaseException as raised:  # noqa: BLE001 - it is the one just made
         return raised
     return error

@@ -302,7 +302,7 @@ class Processes:
                 child.kill("its result was too large")
                 outcome: Outcome = Raised(_too_large(message))
             case "raised":
-                outcome = Raised(rebuild(message.get("error") or {}))
+                outcome = Raised(rebuild(message.get("error")))
             case _:
                 outcome = Returned(message.get("value"))
         self._keep(call.key, child)
@@ -321,7 +321,7 @@ class Processes:
             key = job.call.key
             self._crashes[key] = self._crashes.get(key, 0) + 1
         how = f"was stopped: {child.reason}" if child.reason else child.gone.result()
-        job.finish(Raised(WorkerDied(f"its worker process {how}")))
+        job.finish(Raised(WorkerDied(f"worker {how}")))
 
     def _gone(self, key: Key, child: Child) -> None:
         self._children.discard(child)
