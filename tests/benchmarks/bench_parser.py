@@ -31,7 +31,7 @@ PARTS = (
     "Action: read_file\n", "Action Input: ", "read_file(", "read_file(path='", "{}", "{} ", '{"tool":"read_file",', "[[]", "> {",
     '{"tool":"read_file","params":{"path":"a"}}\n', "<|channel|>", "<|message|>", "“", "{“", " ", "\n", "\u200b", "{ ", "# ", "/*", "{/*",
     "✿FUNCTION✿", "<read_file>", "<arg_key>", "<|tool_call>call:read_file{", '<|"|>', "{'", "{'a':'", '{"\\', "[{", "|a", "**a", "'''", "<｜tool▁call▁begin｜>",
-    '</parameter></function>', "{tool:", "get_time()\n", "print(", "\n```json\n{}\n```", "1", "9" * 50, "-", "_", "a b ", "<", "</", "``", "::",
+    "</parameter></function>", "{tool:", "get_time()\n", "print(", "\n```json\n{}\n```", "1", "9" * 50, "-", "_", "a b ", "<", "</", "``", "::",
 )  # fmt: skip
 PREFIXES = ("", '{"tool": "read_file", "params": {"path": "', "Sure:\n", "<tool_call>", "Action: read_file\nAction Input: {", "read_file(path=", "{'tool': 'read_file', ", "<tool_call>\n<function=read_file>\n<parameter=path>")  # fmt: skip
 
