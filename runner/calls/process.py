@@ -10,7 +10,7 @@ import asyncio
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,10 @@ class Processes:
             return
         timeout = job.call.timeout
         job.limit(None if timeout is None else LOAD_SECONDS + timeout)
-        task = job.loop.create_task(self._start(job))
+        self._begin_task(job.loop, self._start(job))
+
+    def _begin_task(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> None:
+        task = loop.create_task(work)
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
 
@@ -151,14 +154,17 @@ class Processes:
                 return child
         return None
 
-    def _keep(self, key: Key, child: Child) -> None:
+    def _keep(self, call: Call, child: Child, *, spare: bool = False) -> None:
         """Keeps a worker warm for the next call, or ends it when it has done enough."""
         if child.calls >= self._recycle_after or self._closing.is_set():
             child.kill("it has done its share")
         if not child.alive:
             return
         child.on_message = partial(_unasked, child)
-        self._idle.setdefault(key, []).append((child, child.loop.time()))
+        kept = self._idle.setdefault(call.key, [])
+        if child.calls == self._recycle_after * 9 // 10 and not kept and not spare:
+            self._begin_task(child.loop, self._spare(call))
+        kept.insert(0 if spare else len(kept), (child, child.loop.time()))
         if self._sweeper is None:
             self._sweeper = child.loop.call_later(self._idle_seconds, self._sweep, child.loop)
 
@@ -185,18 +191,28 @@ class Processes:
         if job.over:
             return
         try:
-            process = await self._threads.run(self._started, job.call)
+            child = await self._worker(job.call)
         except SkillError as error:
             job.finish(Raised(error))
             return
-        child = Child(process, self._threads)
-        self._children.add(child)
-        child.on_gone = partial(self._gone, key, child)
         if job.over or self._closing.is_set():
-            self._keep(key, child)
+            self._keep(job.call, child)
             job.finish(Raised(WorkerDied("the runner was closed")))
         else:
             self._begin(job, child)
+
+    async def _spare(self, call: Call) -> None:
+        """Starts the successor of a worker that will soon have done its share."""
+        try:
+            self._keep(call, await self._worker(call), spare=True)
+        except SkillError as error:
+            log.warning("worker.not_started", skill=call.tool.skill, reason=str(error))
+
+    async def _worker(self, call: Call) -> Child:
+        child = Child(await self._threads.run(self._started, call), self._threads)
+        self._children.add(child)
+        child.on_gone = partial(self._gone, call.key, child)
+        return child
 
     async def _pause(self, seconds: float) -> None:
         try:
@@ -238,7 +254,7 @@ class Processes:
         try:
             frame = pack(message_of(call, loads=loads))
         except (FrameTooLarge, TypeError, ValueError) as error:
-            self._keep(call.key, child)
+            self._keep(call, child)
             job.finish(Raised(ValueError(f"the arguments cannot be handed over: {error}")))
             return
         child.printed = b""
@@ -305,7 +321,7 @@ class Processes:
                 outcome = Raised(rebuild(message.get("error")))
             case _:
                 outcome = Returned(message.get("value"))
-        self._keep(call.key, child)
+        self._keep(call, child)
         job.finish(outcome)
 
     def _lost(self, job: ProcessJob, child: Child) -> None:

@@ -9,6 +9,7 @@ from ..errors import SkillError
 from ..skill import ToolError
 from ..types import KIND_RULES, Kind, Outcome, Raised, Returned, TimedOut, Tool
 from .compact import compact
+from .crossing import ResultTooLarge
 
 _ABOUT_ARGUMENTS = (
     ValueError,
@@ -95,6 +96,8 @@ def _raised(tool: Tool, error: BaseException) -> Ruling:
     message = _message(error)
     if isinstance(error, SkillError):
         return Ruling(Kind.CRASHED, f"{message} The tool cannot be used until its skill is fixed.")
+    if isinstance(error, ResultTooLarge):
+        return Ruling(Kind.BAD_RESULT, f"{tool.name} ran, but {message}")
     if isinstance(error, ToolError):
         kind = Kind.UNAVAILABLE if error.retryable else Kind.FAILED
         return Ruling(kind, message or f"{tool.name} failed without saying why")

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from process_kit import Kit
 
+from runner.calls import verdict
 from runner.calls.crossing import ResultTooLarge, WorkerDied
-from runner.types import Raised, Returned, TimedOut
+from runner.types import Kind, Raised, Returned, TimedOut
 
 SKILL = """
 import asyncio, ctypes, os, re, signal, socket, subprocess, sys, threading, time
@@ -295,7 +296,9 @@ def test_a_result_over_the_cap_is_refused_with_its_size(kit: Kit, function: str)
         outcome = await kit.call(function)
         assert isinstance(outcome, Raised)
         assert isinstance(outcome.error, ResultTooLarge)
-        assert "at most 8,388,608" in str(outcome.error)
+        ruling = verdict.rule(kit.tool(function), outcome, verdict.Limit(1, "a limit"))
+        assert ruling.kind is Kind.BAD_RESULT
+        assert "at most 8,388,608" in ruling.text
         assert await kit.call("ok") == Returned("ok")
 
     kit.run(test)
