@@ -107,6 +107,7 @@ class Source:
     tool_outputs: Sequence[str] = ()
     tried: list[str] = field(default_factory=list)
     removed: tuple[tuple[int, int], ...] = ()
+    original: str = ""
     _scan: Scan | None = None
 
     @property
@@ -115,6 +116,15 @@ class Source:
         if self._scan is None:
             self._scan = scan(self.text)
         return self._scan
+
+    @property
+    def answer(self) -> str:
+        """The reply as it was written, with its reasoning taken out."""
+        pieces, at = [], 0
+        for start, end in self.removed:
+            pieces.append(self.original[at:start])
+            at = end
+        return "".join([*pieces, self.original[at:]])
 
     @property
     def cut(self) -> bool:

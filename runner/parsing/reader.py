@@ -75,6 +75,7 @@ def _read(source: Source, fits: Fits) -> Parsed:
     thought = take_away(original[:end])
     source.text = " " * start + thought.text[start:]
     source.removed = thought.removed
+    source.original = " " * start + original[start:end]
     if not source.text.strip():
         return _only_reasoning(source, original)
     parsed = _without_reasoning(source, fits, bool(thought.removed))
@@ -283,14 +284,14 @@ def _concluded(reading: Reading, source: Source, fits: Fits, name: str) -> Parse
         return refuse(reading, source, name)
     if not isinstance(reading, Answer):
         return None
-    text = answer_of(source.text) if reading.text is None else reading.text
+    text = answer_of(source.answer) if reading.text is None else reading.text
     if not text.strip():
         return Parsed(kind="error", reason="empty", detail=EMPTY, recogniser=name)
     return Parsed(kind="final", reason=reading.reason, text=text, recogniser=name)
 
 
 def _final(source: Source) -> Parsed:
-    text = answer_of(source.text)
+    text = answer_of(source.answer)
     if (
         source.cut
         and "{" in text[-2000:]

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 MAX_DEPTH = 64
 MAX_BLOCKS = 256
 
-_OPENER = re.compile(r"[{\[]")
-_TOKEN = re.compile(r"[{}\[\]\"'“„‘]")
+_QUOTE = "[\"'“„‘]"
+_TOKEN = re.compile(rf"[{{\[](?:\s*+[rb]?({_QUOTE}))?|[}}\]]|[,:=(，：]\s*+[rb]?({_QUOTE})")
+_OPENER = re.compile(rf"[{{\[](?:\s*+[rb]?({_QUOTE}))?()")
 _DOUBLE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _SMART_END = re.compile(r"[”“\"](?=\s*+[,:}\]，：])")
 _SINGLE_END = re.compile(r"['’](?=\s*+[,:}\]，：])")
 _STRUCTURAL = re.compile(
     r"\{\s*+(?:[\"'“„{\[]|[A-Za-z_]\w*+\s*+[:=]|//|#|/\*|\Z)|\[\s*+(?:[{\[\"']|[a-z_.]+\(|\Z)"
 )
-_BEFORE_STRING = frozenset("{[,:=(，：")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +56,21 @@ class _Scanner:
             token = (_TOKEN if self.stack else _OPENER).search(self.text, position)
             if token is None:
                 return self.result()
-            position = self.step(token.start(), token.group())
+            position = self.step(token)
             if len(self.stack) > MAX_DEPTH:
                 return self.result(deep=True)
             if len(self.blocks) > MAX_BLOCKS:
                 return self.result(many=True)
 
-    def step(self, at: int, mark: str) -> int:
+    def step(self, token: re.Match[str]) -> int:
+        """Take one bracket, and the string that may follow it or a separator."""
+        mark = token.group()[0]
         if mark in "{[":
-            self.stack.append(at)
-            return at + 1
-        if mark in "}]":
-            self.close(at, mark)
-            return at + 1
-        return self.skip_string(at, mark)
+            self.stack.append(token.start())
+        elif mark in "}]":
+            self.close(token.start(), mark)
+        quote = token.group(1) or token.group(2)
+        return self.skip_string(token.end() - 1, quote) if quote else token.end()
 
     def close(self, at: int, mark: str) -> None:
         start = self.stack.pop()
@@ -81,8 +82,6 @@ class _Scanner:
         self.blocks.append(Block(start, at + 1, clean))
 
     def skip_string(self, at: int, quote: str) -> int:
-        if not self.opens_string(at):
-            return at + 1
         if quote == '"':
             whole = _DOUBLE.match(self.text, at)
             return whole.end() if whole else at + 1
@@ -93,16 +92,6 @@ class _Scanner:
             self.no_end.add(quote)
             return at + 1
         return end.end()
-
-    def opens_string(self, at: int) -> bool:
-        before = at - 1
-        while before >= 0 and self.text[before].isspace():
-            before -= 1
-        if before >= 1 and self.text[before] in "rb":
-            before -= 1
-            while before >= 0 and self.text[before].isspace():
-                before -= 1
-        return before >= 0 and self.text[before] in _BEFORE_STRING
 
     def result(self, *, deep: bool = False, many: bool = False) -> Scan:
         unclosed = (at for at in self.stack if _STRUCTURAL.match(self.text, at))

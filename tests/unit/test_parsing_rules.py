@@ -305,3 +305,23 @@ def test_importing_the_parser_is_cheap() -> None:
     code = "import sys, runner.parsing; print([m for m in ('jsonschema', 'litellm') if m in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("written", "answer"),
+    [
+        ("<think>hm</think>\n\nForty-two.", "Forty-two."),
+        ("Well.\n<think>hm</think>\nForty-two.", "Well.\n\nForty-two."),
+        ("```python\nprint(1)\n```", "```python\nprint(1)\n```"),
+        ("<|im_start|>assistant\nHello.<|im_end|>\n<|im_start|>user\nHi", "Hello."),
+        ("<reasoning>x</reasoning>\n<answer>\nDone.\n</answer>", "Done."),
+        ("Thought: I know.\nFinal Answer: Done.", "Done."),
+        ("<|channel|>final<|message|>Done.<|return|>", "Done."),
+        ('{"a": 1}', '{"a": 1}'),
+    ],
+)
+def test_an_answer_is_given_as_written_without_reasoning_and_template(
+    written: str, answer: str
+) -> None:
+    parsed = parse(written)
+    assert (parsed.kind, parsed.text) == ("final", answer)
