@@ -44,6 +44,7 @@ _CODE = re.compile(r"(?ms)^[ \t]*```.*?^[ \t]*```")
 _SEPARATOR = re.compile(r"[\s,;，；]*")
 _LANGUAGES = CALL_LANGUAGES | {"python", "javascript", "js"}
 _LOOK = 4000
+_NAME_WITHIN = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,10 @@ def _unclosed(source: Source) -> Fault | None:
     at = source.scan.open_at
     if at is None:
         return None
-    text = source.text[at:]
+    lead = " ".join(source.text[:at].split())
+    if len(lead) > MAX_LEAD and not source.cut:
+        return None
+    text = source.text[at : at + _NAME_WITHIN]
     if not (call_like(text, source.tools, cut=True) or call_like(text[1:].lstrip(), source.tools)):
         return None
     last = max((block.end for block in source.scan.blocks), default=0)
