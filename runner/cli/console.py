@@ -36,8 +36,11 @@ class Console:
         encoding = getattr(out, "encoding", None) or "utf-8"
         private = os.dup(1)
         os.dup2(2, 1)
+        # a new object: the old one believes in the file it was opened on, and asks where in it we are
+        sys.stdout = open(  # noqa: SIM115 - a descriptor, open to the end
+            1, "w", encoding=encoding, errors="backslashreplace", buffering=1, closefd=False
+        )
         with suppress(AttributeError):
-            out.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
             err.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
         return cls(open(private, "w", encoding=encoding, errors="replace", newline="\n"), err)  # noqa: PTH123 - a descriptor, open to the end
 
@@ -123,6 +126,13 @@ class Console:
         """Later writes, the one at exit included, go nowhere."""
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.out.fileno())
+
+
+def stdin_text() -> str:
+    """All of stdin, read as UTF-8 whatever the locale; empty when it is closed."""
+    if sys.stdin is None:
+        return ""
+    return sys.stdin.buffer.read().decode("utf-8-sig", "replace")
 
 
 def open_missing_streams() -> None:

@@ -98,14 +98,15 @@ async def _described(config: Config, name: str) -> list[Check]:
         info = await model.describe()
     finally:
         await model.close()
-    if info.local and info.tools is None:
+    ollama = name.startswith("ollama")
+    if ollama and info.tools is None:
         url = getattr(model, "url", "its server")
         said = f"{name} is not known at {url}, or nothing answers there"
         fix = f"ollama serve; ollama pull {name.partition('/')[2]}"
         return [Check("model", "error", said, fix)]
     chosen = "" if config.model.name else ", chosen because [model] name is empty"
     found = [Check("model", "ok", f"{name}{chosen}"), *_abilities(config, info)]
-    return found if info.local else [*found, *await _server(settings, name)]
+    return found if ollama else [*found, *await _server(settings, name)]
 
 
 def _abilities(config: Config, info: ModelInfo) -> Iterator[Check]:

@@ -14,6 +14,7 @@ from ..config import Config
 from ..errors import ConfigError
 from ..parsing.report import explain, parse_record, report
 from .common import Common
+from .console import stdin_text
 from .options import command
 from .skills import scanned
 
@@ -46,7 +47,7 @@ def parse(common: Common, tools: Path | None, mode: str, batch: Path | None) -> 
         for record in _records(batch):
             _print(common, {"tools": given, **record}, mode, policy)
     else:
-        _print(common, {"text": _stdin(), "tools": given}, mode, policy)
+        _print(common, {"text": stdin_text(), "tools": given}, mode, policy)
     return 0
 
 
@@ -70,12 +71,6 @@ def _fits_for(
         return checker(dict(tools[name])).fits(arguments)
 
     return fits
-
-
-def _stdin() -> str:
-    import sys
-
-    return sys.stdin.buffer.read().decode("utf-8-sig", "replace")
 
 
 def _records(file: Path) -> Iterator[dict[str, Any]]:

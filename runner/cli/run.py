@@ -18,7 +18,7 @@ from ..session import Session
 from ..types import Status, TurnResult
 from .approval import approver
 from .common import Common
-from .console import Console
+from .console import Console, stdin_text
 from .eventsfile import EventsFile
 from .interrupts import Interrupts
 from .logs import redact_with
@@ -205,9 +205,7 @@ def show(console: Console, result: TurnResult, reason: str, *, as_json: bool) ->
 
 def _goal(goal: str) -> str:
     if goal == "-":
-        import sys
-
-        goal = sys.stdin.buffer.read().decode("utf-8-sig", "replace")
+        goal = stdin_text()
     if not goal.strip():
         raise ConfigError("the goal is empty; say what is to be done")
     return goal
