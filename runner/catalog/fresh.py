@@ -50,7 +50,7 @@ class Fresh:
         if old.place == place and _same(old, listing, sure=self._wanted is None):
             return self._examine(old)
         now = time.time_ns()
-        if old.place == place and self._content(place, listing, old) == (old.skill.digest or None):
+        if self._is_as_read(place, listing, old):
             return replace(old, listing=listing, read_at=now)
         return self._changed(place, listing, old, now)
 
@@ -72,6 +72,12 @@ class Fresh:
         elif good:
             self.good[place.folder] = good
         return new
+
+    def _is_as_read(self, place: Place, listing: Listing, old: Built) -> bool:
+        """The same content, and nothing else that could make another skill of it."""
+        if old.place != place or old.skill.state == "ineligible" or not old.skill.digest:
+            return False
+        return self._content(place, listing, old) == old.skill.digest
 
     def _left(self, old: Built) -> Built:
         return old if self._wanted else self._examine(old)

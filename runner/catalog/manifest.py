@@ -56,7 +56,7 @@ def read_toml(name: str, data: bytes) -> Manifest:
     try:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise SkillError(_toml_fault(name, str(error))) from error
+        raise SkillError(_toml_fault(name, str(error), text.rstrip().count("\n") + 1)) from error
     _refuse(name, fields.problems(document, ""))
     return _manifest(name, document, document["name"])
 
@@ -88,13 +88,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _toml_fault(name: str, message: str) -> str:
+def _toml_fault(name: str, message: str, last: int) -> str:
     where = re.search(r"\(at line (\d+), column (\d+)\)$", message)
-    line = f":{where[1]}" if where else ""
+    line = where[1] if where else last
     hint = ""
     if "'\\'" in message or "hex value" in message:
         hint = "; write a Windows path in 'single quotes' or with \\\\"
-    return f"{name}{line}: is not valid TOML: {message}{hint}"
+    return f"{name}:{line}: is not valid TOML: {message}{hint}"
 
 
 def _refuse(name: str, problems: list[str]) -> None:

@@ -100,8 +100,8 @@ def read_file(folder: str, name: str, limit: int, *, inside: bool = False) -> by
     """The file's bytes. Never blocks on a pipe; `inside` refuses links that leave the folder."""
     path = f"{folder}/{name}"
     try:
-        if inside and _leaves(folder, path):
-            raise SkillError(f"{name}: is a link that leaves the skill's folder; copy the file")
+        if inside and _leaves(folder, name):
+            raise SkillError(f"{name}: leads out of the skill's folder; copy the file into it")
         # O_NONBLOCK: opening a pipe that nobody writes to would wait for ever
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         try:
@@ -190,8 +190,9 @@ def _manifest_name(name: str) -> str:
     return "SKILL.md" if name.lower() == "skill.md" else name.lower()
 
 
-def _leaves(folder: str, path: str) -> bool:
-    if not os.path.islink(path):
+def _leaves(folder: str, name: str) -> bool:
+    path = f"{folder}/{name}"
+    if "/" not in name and not os.path.islink(path):
         return False
     real = os.path.realpath(folder)
     return os.path.commonpath([real, os.path.realpath(path)]) != real
