@@ -202,7 +202,7 @@ def _spelled(source: Source) -> list[tuple[Recogniser, int]]:
     """Calls that begin with a tool's name on its own line, before any marker."""
     found = []
     line = first_line(source) if "(" in source.text else None
-    tag = first_tag(source) if "</" in source.text else None
+    tag = first_tag(source) if "<" in source.text else None
     for name, head, group in (("python", line, "start"), ("tag", tag, 0)):
         if head is not None:
             found += [(one, head.start(group)) for one in RECOGNISERS if one.name == name]
