@@ -10,9 +10,10 @@ import socket
 import subprocess
 import sys
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from ..errors import SkillError
 from ..types import JSON, Code
@@ -24,6 +25,7 @@ PROGRAM = str(Path(__file__).with_name("worker_main.py"))
 KILL_SECONDS = 0.7  # what the keeper is given to sweep; after that it is killed too
 _CHUNK = 256 * 1024
 _LARGE = 128 * 1024  # a message from here on is decoded on a thread
+Confining = Literal["landlock+seccomp", "bwrap"]
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
 
 
@@ -233,11 +235,10 @@ def how_it_ended(code: int | None) -> str:
 
 def _command(order: Order, line: int) -> list[str]:
     path = json.dumps([entry for entry in sys.path if entry.startswith("/")])
-    worker = [sys.executable, "-I", "-X", "utf8", PROGRAM, str(line), path]
+    worker = [*_python(), str(line), path]
     if order.terms is None or order.level != "bwrap":
         return worker
-    needed = (sys.executable, os.path.realpath(sys.executable), sys.prefix, PROGRAM)
-    return [*confine.bubblewrap(order.terms, needed), *worker]
+    return [*confine.bubblewrap(order.terms, _needed()), *worker]
 
 
 def _boot(order: Order) -> bytes:
@@ -255,31 +256,42 @@ def _boot(order: Order) -> bytes:
     )
 
 
-def probe() -> tuple[confine.Level, Sequence[str]]:
-    """How far a worker can be confined here, tried in processes of its own; and why not further."""
+def probe() -> tuple[confine.Level, str]:
+    """How far a worker can be confined here, and why not further; blocking."""
+    faults: list[str] = []
+    levels: tuple[Confining, ...] = ("landlock+seccomp", "bwrap")
+    for level in levels:
+        fault = fault_of(level)
+        if not fault:
+            return level, "; ".join(faults)
+        faults.append(f"{level}: {fault}")
+    return "process", "; ".join(faults)
+
+
+def fault_of(level: Confining) -> str:
+    """Why this way to confine does not work here, tried in a process of its own; empty: it does."""
     path = json.dumps([entry for entry in sys.path if entry.startswith("/")])
-    program = [sys.executable, "-I", PROGRAM, "probe"]
-    faults = []
-    terms = confine.terms_of((), str(Path(PROGRAM).parent), "/")
-    inside = confine.bubblewrap(
-        terms, (sys.executable, os.path.realpath(sys.executable), sys.prefix)
-    )
-    tries: tuple[tuple[confine.Level, list[str]], ...] = (
-        ("landlock+seccomp", [*program, "landlock", path]),
-        ("bwrap", [*inside, *program, "outside", path]),
-    )
-    for level, command in tries:
-        try:
-            done = subprocess.run(  # noqa: S603 - our own program
-                command, capture_output=True, text=True, timeout=10, check=False
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            faults.append(f"{level}: {error}")
-            continue
-        if done.returncode == 0:
-            return level, faults
-        faults.append(f"{level}: {(done.stderr.strip().splitlines() or ['failed'])[-1]}")
-    return "process", faults
+    how = "landlock" if level == "landlock+seccomp" else "outside"
+    command = [*_python(), "probe", how, path]
+    if level == "bwrap":
+        command = [*confine.bubblewrap(confine.terms_of((), "/nowhere", "/"), _needed()), *command]
+    try:
+        done = subprocess.run(  # noqa: S603 - our own program
+            command, capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it failed"])[-1]
+
+
+def _python() -> list[str]:
+    return [sys.executable, "-I", "-X", "utf8", PROGRAM]
+
+
+def _needed() -> tuple[str, ...]:
+    """What must be seen for Python to start at all."""
+    real = os.path.realpath(sys.executable)
+    return (sys.executable, real, str(Path(sys.prefix) / "pyvenv.cfg"))
 
 
 def _hang_up(line: socket.socket) -> None:

@@ -12,7 +12,7 @@ import shutil
 import stat
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -172,29 +172,25 @@ def bubblewrap(terms: Terms, needed: Iterable[str]) -> list[str]:
         command += ["--ro-bind-try", path, path] if not path.startswith("/dev/") else []
     for path in terms.writable:
         command += ["--bind-try", path, path] if not path.startswith("/dev/") else []
-    return [*command, "--chdir", "/", "--"]
+    return [*command, "--remount-ro", "/", "--chdir", "/", "--"]
 
 
 def self_test(*, landlock: bool) -> None:
-    """In a process of its own: applies empty terms and raises unless they hold."""
+    """In a process of its own: applies terms that allow next to nothing; raises unless they hold."""
     import socket
 
     apply(Terms(readable=_python(), writable=("/dev/null",)), landlock=landlock)
-    for attempt in (_list_root if landlock else _nothing, socket.socket):
+    attempts: tuple[Callable[[], object], ...] = (
+        lambda: Path("/etc/passwd").read_bytes(),
+        lambda: Path("/runner-self-test").mkdir(),
+        socket.socket,
+    )
+    for number, attempt in enumerate(attempts):
         try:
             attempt()
-        except PermissionError:
+        except OSError:
             continue
-        if attempt is not _nothing:
-            raise OSError(f"{getattr(attempt, '__name__', 'attempt')} was not refused")
-
-
-def _list_root() -> None:
-    os.listdir("/")  # noqa: PTH208 - the plainest system call
-
-
-def _nothing() -> None:
-    return
+        raise OSError(f"attempt {number} was not refused")
 
 
 def _restrict(terms: Terms, abi: int) -> None:
@@ -271,6 +267,8 @@ def _python() -> tuple[str, ...]:
     """Python's own folders, those of installed packages and this package; not the rest of `sys.path`."""
     own = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     own += [p for p in sys.path if p.rstrip("/").endswith(("site-packages", "dist-packages"))]
+    library = sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("INSTSONAME")
+    own += ["/".join(library)] if all(library) else []
     return (str(Path(__file__).resolve().parent.parent), *own)
 
 

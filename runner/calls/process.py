@@ -242,8 +242,7 @@ class Processes:
     def _probed(self) -> tuple[confine.Level, str]:
         with self._probing:
             if self._level is None:
-                level, faults = probe()
-                self._level = level, "; ".join(faults)
+                self._level = probe()
             return self._level
 
     # ---- one call
