@@ -55,6 +55,11 @@ class Console:
         return _is_terminal(self.err)
 
     @property
+    def animated(self) -> bool:
+        """Can a line on stderr be drawn over?"""
+        return self.err_is_terminal and os.environ.get("TERM", "dumb") != "dumb" and not self.quiet
+
+    @property
     def out_is_terminal(self) -> bool:
         """Is somebody watching the answer?"""
         return _is_terminal(self.out)

@@ -140,7 +140,7 @@ class OneTurn:
                 return await self._watched(runner, session, goal)
 
     async def _watched(self, runner: Runner, session: Session, goal: str) -> TurnResult:
-        if not self._console.err_is_terminal or self._console.quiet:
+        if not self._console.animated:
             return await session.run(goal)
         progress = Progress(self._console)
         session.listen(progress)
