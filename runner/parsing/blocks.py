@@ -207,6 +207,9 @@ def _terminal(source: Source, pieces: list[Piece], meant: list[Piece]) -> Readin
     before = pieces[-len(group) - 1] if len(pieces) > len(group) else None
     if before and isinstance(before.reading, Fault) and _adjacent(source, before, group[0]):
         return before.reading
+    for piece in pieces[: -len(group)]:
+        if isinstance(piece.reading, Fault) and piece.reading.reason == "malformed":
+            return piece.reading
     found = _found(group)
     return Found(found.calls, found.start, found.end, loose=True) if surplus else found
 

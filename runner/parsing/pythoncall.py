@@ -9,7 +9,7 @@ from .frame import place
 from .lenient import MAX_LOOSE, Loose, drive_path
 from .marked import CUT_MARK
 from .names import resolve_name
-from .nouns import Answer, Fault, Found, RawCall, Reading, Source, Tools, Unreadable
+from .nouns import MAX_CALLS, Answer, Fault, Found, RawCall, Reading, Source, Tools, Unreadable
 
 MAX_LEAD = 300
 
@@ -65,6 +65,8 @@ class _Reader(Loose):
             return found
         while True:
             found.append(self.statement())
+            if len(found) > MAX_CALLS:
+                raise Unreadable("malformed", f"More than {MAX_CALLS} calls in one reply.")
             self.skip_space()
             self.take(";,")
             head = _HEAD.match(self.text, self.at)

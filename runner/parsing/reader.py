@@ -176,7 +176,20 @@ def _triggers(table: tuple[Recogniser, ...]) -> tuple[re.Pattern[str], dict[str,
         for trigger in recogniser.triggers if recogniser.marked else ():
             by_trigger.setdefault(trigger, []).append(recogniser)
     ordered = sorted(by_trigger, key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, ordered))), by_trigger
+    begins = {trigger[:1] for trigger in ordered}
+    parts = [
+        _beginning_with(first, [one for one in ordered if one[0] == first])
+        for first in sorted(begins)
+    ]
+    return re.compile("|".join(parts)), by_trigger
+
+
+def _beginning_with(first: str, triggers: list[str]) -> str:
+    """Match any of the triggers; the second character is looked at before all of them are tried."""
+    seconds = "".join(sorted({re.escape(trigger[1:2]) for trigger in triggers if len(trigger) > 1}))
+    rest = "|".join(re.escape(trigger[1:]) for trigger in triggers)
+    ahead = f"(?=[{seconds}])" if all(len(trigger) > 1 for trigger in triggers) else ""
+    return f"{re.escape(first)}{ahead}(?:{rest})"
 
 
 def _asked(source: Source) -> Iterator[tuple[Recogniser, int]]:

@@ -9,7 +9,7 @@ from .scan import scan
 
 _TAGS = "think|thinking|thought|reasoning|reflection|scratchpad|analysis|seed:think"
 _TAG = re.compile(
-    rf"<(?P<close>/)?(?:{_TAGS})>|\[(?P<close2>/)?THINK\]|(?P<open3>◁think▷)|(?P<close3>◁/think▷)",
+    rf"<(?=[/trsaTRSA])(?P<close>/)?(?:{_TAGS})>|\[(?P<close2>/)?THINK\]|(?P<open3>◁think▷)|(?P<close3>◁/think▷)",
     re.IGNORECASE,
 )
 _HINTS = ("<", "[THINK]", "[/THINK]", "◁")

@@ -12,6 +12,7 @@ _QUOTE = "[\"'“„‘]"
 _TOKEN = re.compile(rf"[{{\[](?:\s*+[rb]?({_QUOTE}))?|[}}\]]|[,:=(，：]\s*+[rb]?({_QUOTE})")
 _OPENER = re.compile(rf"[{{\[](?:\s*+[rb]?({_QUOTE}))?()")
 _DOUBLE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_SINGLE = re.compile(r"'[^'\\]*+(?:\\.[^'\\]*+)*+'(?=\s*+[,:}\]，：])", re.DOTALL)
 _SMART_END = re.compile(r"[”“\"](?=\s*+[,:}\]，：])")
 _SINGLE_END = re.compile(r"['’](?=\s*+[,:}\]，：])")
 _STRUCTURAL = re.compile(
@@ -87,6 +88,9 @@ class _Scanner:
             return whole.end() if whole else at + 1
         if quote in self.no_end:
             return at + 1
+        exact = _SINGLE.match(self.text, at) if quote == "'" else None
+        if exact is not None:
+            return exact.end()
         end = (_SINGLE_END if quote in "'‘" else _SMART_END).search(self.text, at + 1)
         if end is None:
             self.no_end.add(quote)

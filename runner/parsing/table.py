@@ -176,7 +176,7 @@ RECOGNISERS: list[Recogniser] = [
     Recogniser("functionary", (">>>",), _FUNCTIONARY.parse),
     Recogniser("longcat", ("<longcat_tool_call>",), xmlcalls.GLM.parse),
     Recogniser("bracketed", ("[tool:",), _BRACKETED.parse),
-    Recogniser("tag", ("</",), xmlcalls.parse_tag, marked=False),
+    Recogniser("tag", ("<",), xmlcalls.parse_tag, marked=False),
     Recogniser(
         "react", ("Action:", "Action**:", "Action:**", "Final Answer"), react.parse, marked=False
     ),
