@@ -102,6 +102,7 @@ class Kit:
             workspace=self.workspace,
             cwd=self.workspace,
             files=self.files,
+            release=self.files.release,
             idempotency_key="key-1",
             env=env or {},
             scopes={"net": ("api.example.com",)},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from base64 import b64decode, b64encode
-from typing import Protocol
 
 from ..skill import Files, ToolError
 from ..types import JSON, Tool
@@ -12,13 +11,7 @@ from .crossing import describe
 from .frames import FrameTooLarge, pack
 
 
-class CallFiles(Files, Protocol):
-    """The files of one call, and their release."""
-
-    def release(self) -> None: ...
-
-
-def answer(files: CallFiles, message: JSON, tool: Tool, *, strict: bool) -> bytes:
+def answer(files: Files, message: JSON, tool: Tool, *, strict: bool) -> bytes:
     """The frame with the answer; blocking. What goes wrong is in it, never raised."""
     try:
         return pack({"value": _asked(files, message, tool, strict=strict)})
@@ -29,7 +22,7 @@ def answer(files: CallFiles, message: JSON, tool: Tool, *, strict: bool) -> byte
         return pack({"error": describe(error)})
 
 
-def _asked(files: CallFiles, message: JSON, tool: Tool, *, strict: bool) -> str | None:
+def _asked(files: Files, message: JSON, tool: Tool, *, strict: bool) -> str | None:
     name = str(message["name"])
     match message["what"]:
         case "path":

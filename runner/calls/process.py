@@ -349,7 +349,7 @@ def _answered(job: ProcessJob, child: Child, asked: asyncio.Future[Any]) -> None
     """What the files said goes to the worker, or is undone when the call has ended meanwhile."""
     outcome = asked.result()
     if job.future.done() or not child.alive:
-        job.call.context.files.release()
+        job.call.context.release()
     elif isinstance(outcome, Returned):
         child.send(outcome.value)
 

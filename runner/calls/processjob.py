@@ -6,22 +6,29 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
+from ..skill import Files
 from ..types import JSON, NOTHING, Outcome, TimedOut, Tool
 from . import confine
 from .child import Child
-from .fileport import CallFiles
 from .worker import Job
+
+STUCK_THREADS = 3  # after so many an "auto" skill moves to a process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessContext:
-    """What the call's `SkillContext` is made of, in the worker. `files` answers for the paths."""
+    """What the call's `SkillContext` is made of, in the worker. `files` answers for the paths.
+
+    `release` gives back what `files` locked: called when a lock comes after the call has ended.
+    """
 
     session_id: str
     workspace: Path
     cwd: Path
-    files: CallFiles
+    files: Files
+    release: Callable[[], None] = lambda: None
     idempotency_key: str = ""
     env: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     scopes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NOTHING)
@@ -50,6 +57,16 @@ class Call:
     timeout: float | None
     on_progress: Callable[[str], None]
     on_output: Callable[[str], None]
+
+
+def isolation_of(tool: Tool, stuck: int = 0) -> Literal["thread", "process", "strict"]:
+    """Where a tool's code runs; `stuck`: how many of its skill's calls never left their thread."""
+    asked = tool.flags.isolation
+    if asked != "auto":
+        return asked
+    if tool.code is None:
+        return "thread"
+    return "process" if tool.origin == "installed" or stuck >= STUCK_THREADS else "thread"
 
 
 class ProcessJob(Job):

@@ -7,13 +7,16 @@ import os
 import socket
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from process_kit import Kit, open_files
 
 from runner.calls import child, confine, crossing, frames, seccomp, verdict
 from runner.calls.process import Processes
+from runner.calls.processjob import isolation_of
 from runner.calls.worker import outcome_of
 from runner.errors import SkillError
 from runner.skill import ToolError
@@ -649,6 +652,27 @@ def test_threads_do_not_pile_up(kit: Kit) -> None:
         assert threading.active_count() < 16
 
     kit.run(test)
+
+
+@pytest.mark.parametrize(
+    ("asked", "origin", "stuck", "where"),
+    [
+        ("auto", "project", 0, "thread"),
+        ("auto", "installed", 0, "process"),
+        ("auto", "project", 3, "process"),
+        ("thread", "installed", 9, "thread"),
+        ("process", "project", 0, "process"),
+        ("strict", "project", 0, "strict"),
+    ],
+)
+def test_where_a_tool_runs(tmp_path: Path, asked: Any, origin: Any, stuck: int, where: str) -> None:
+    tool = replace(Kit(tmp_path, SKILL).tool("add"), origin=origin, flags=Flags(isolation=asked))
+    assert isolation_of(tool, stuck) == where
+
+
+def test_a_tool_without_code_stays_in_a_thread() -> None:
+    tool = Tool(name="t", description="", parameters={}, load=lambda: pytest.fail("loaded"))
+    assert isolation_of(tool, stuck=9) == "thread"
 
 
 def test_flags_are_what_the_terms_come_from() -> None:
