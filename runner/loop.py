@@ -126,7 +126,8 @@ def _remember(
                     mark="pinned" if result.tool == "use_skill" and result.ok else "",
                 )
             )  # fmt: skip
-        turn.findings.append(f"{result.tool}: {result.content}")
+        if result.kind is not Kind.LOOP_REFUSED:
+            turn.findings.append(f"{result.tool}: {result.content}")
         if result.tool in offer.tools:
             turn.used[result.tool] = offer.tools[result.tool].parameters
     del turn.findings[:-6]

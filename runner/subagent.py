@@ -19,7 +19,7 @@ from .skill import ToolError
 from .state import SessionState, Shared
 from .types import Status, Tool, TurnResult
 
-MAX_ITERATIONS = 10
+MAX_ITERATIONS = 10  # model requests in all: for a sub-agent the closing request is one of them
 REPORT_CHARS, REPORT_KEPT = 5000, 4500
 PROMPT = (
     "You work on one task for another agent, who sees only your final answer. Report what you "
@@ -81,8 +81,8 @@ async def run_agent(context: BuiltInContext, task: str, agent: str = "") -> str:
 def report(result: TurnResult) -> str:
     """What the parent is told: the status when it is not a success, then the findings, cut to size."""
     text = result.answer
-    if len(text) > REPORT_CHARS - 200:
-        text = f"{text[: REPORT_KEPT - 200]}\n[report cut: {len(result.answer)} characters in all]"
+    if len(text) > REPORT_CHARS:
+        text = f"{text[:REPORT_KEPT]} [report cut: {len(text)} characters in all]"
     if result.status is Status.COMPLETED:
         return text
     return f"[The agent did not finish: {result.status.value} after {result.iterations} iteration(s). Partial findings:]\n{text}"
@@ -117,7 +117,8 @@ async def _child(
 
 
 def _child_config(config: Config, role: AgentConfig | None) -> Config:
-    limits = replace(config.limits, max_iterations=role.max_iterations if role else MAX_ITERATIONS)
+    most = role.max_iterations if role else MAX_ITERATIONS
+    limits = replace(config.limits, max_iterations=max(1, most - 1))
     if role is not None:
         limits = replace(
             limits,

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 from ..state import SessionState, Shared, Turn
-from ..types import Admitted, Kind, Tool, ToolCall, ToolResult
+from ..types import Admitted, Kind, ToolCall, ToolResult
 from .execute import execute
 from .finish import Allowance, finish, refused
 
+TOGETHER_SECONDS = 0.02
 Item = Admitted | ToolResult  # a refusal is already the result
 
 
@@ -58,41 +59,57 @@ async def _run_group(
     allowance: Allowance,
 ) -> list[ToolResult]:
     if len(group) == 1:
-        return [await _one(shared, session, turn, *group[0], allowance)]
+        call, item = group[0]
+        result = await _run_one(shared, session, turn, call, item)
+        return [await _finish_one(shared, session, call, item, result, allowance)]
     places = asyncio.Semaphore(shared.config.limits.max_parallel)
+    telling = asyncio.Lock()
+    ended: list[asyncio.Future[ToolResult]] = []
 
     async def placed(call: ToolCall, item: Item) -> ToolResult:
         async with places:
-            return await _one(shared, session, turn, call, item, allowance)
+            return await _run_one(shared, session, turn, call, item)
 
-    tasks = [asyncio.ensure_future(placed(call, item)) for call, item in group]
+    async def finished(number: int) -> ToolResult:
+        result = await ended[number]
+        earlier = [future for future in ended[:number] if not future.done()]
+        if earlier:  # calls that end together are told in the order they were asked for
+            await asyncio.wait(earlier, timeout=TOGETHER_SECONDS)
+        call, item = group[number]
+        async with telling:
+            return await _finish_one(shared, session, call, item, result, allowance)
+
+    ended += [asyncio.ensure_future(placed(call, item)) for call, item in group]
+    tasks = [asyncio.ensure_future(finished(number)) for number in range(len(group))]
     await asyncio.wait(tasks)
     return [task.result() for task in tasks]
 
 
-async def _one(
+async def _run_one(
+    shared: Shared, session: SessionState, turn: Turn, call: ToolCall, item: Item
+) -> ToolResult:
+    if not isinstance(item, Admitted):
+        return item
+    if turn.cancelled:
+        why = "not run: the turn was cancelled before this call began"
+        return refused(call, Kind.CANCELLED, why)
+    turn.tool_calls += 1
+    shared.in_flight[call.id] = (session.id, item.tool.name, shared.clock())
+    try:
+        return await execute(shared, session, turn, item)
+    finally:
+        shared.in_flight.pop(call.id, None)
+
+
+async def _finish_one(
     shared: Shared,
     session: SessionState,
-    turn: Turn,
     call: ToolCall,
     item: Item,
+    result: ToolResult,
     allowance: Allowance,
 ) -> ToolResult:
-    tool: Tool | None = None
-    if not isinstance(item, Admitted):
-        result = item
-    elif turn.cancelled:
-        result = refused(
-            call, Kind.CANCELLED, "not run: the turn was cancelled before this call began"
-        )
-    else:
-        tool = item.tool
-        turn.tool_calls += 1
-        shared.in_flight[call.id] = (session.id, tool.name, shared.clock())
-        try:
-            result = await execute(shared, session, turn, item)
-        finally:
-            shared.in_flight.pop(call.id, None)
+    tool = item.tool if isinstance(item, Admitted) else None
     return await finish(shared, session, call, tool, result, allowance)
 
 

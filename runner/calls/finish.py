@@ -35,7 +35,7 @@ class Allowance:
         counted = max(1, tokens.estimate(text))
         by_window = int(self.result_tokens * len(text) / counted)
         share = self.chars_left // self.calls_left
-        return max(LEAST_CHARS, min(wanted, by_window, share)) if text else wanted
+        return min(wanted, max(LEAST_CHARS, min(by_window, share)))
 
     def take(self, used: int) -> None:
         """So many characters are gone."""

@@ -86,13 +86,18 @@ class Checker:
     """Checks only what is new since the last request; the whole only after it was cut."""
 
     def __init__(self) -> None:
+        self._source: Sequence[Message] | None = None
         self._checked: list[Message] = []
         self._mended: list[Message] = []
 
     def check(self, messages: Sequence[Message]) -> list[Message]:
-        """Like `valid`, at the cost of the new messages. The answer is not to be changed."""
+        """Like `valid`, at the cost of the new messages. The answer is not to be changed.
+
+        A list that only grew is the same object; one that was cut is another.
+        """
         known = len(self._checked)
-        if known and len(messages) >= known and messages[known - 1] is self._checked[-1]:
+        grown = messages is self._source and len(messages) >= known > 0
+        if grown and messages[known - 1] is self._checked[-1]:
             tail = messages[known:]
             if tail and tail[0].role == "assistant" and not problem([_HEAD, _ASKED, *tail]):
                 self._checked.extend(tail)
@@ -100,6 +105,7 @@ class Checker:
                 return self._mended
             if not tail:
                 return self._mended
+        self._source = messages
         self._checked = list(messages)
         self._mended = valid(messages)
         return self._mended
