@@ -54,11 +54,13 @@ def record(
 
     async def run() -> Recorded:
         model = ScriptedModel({"replies": list(replies)})
-        async with Runner(model=model, skills=skills, config=settings) as runner:
-            async with runner.session(session) as opened:
-                results = [await opened.run(goal) for goal in goals]
-                assert opened.state is not None
-                return Recorded(results, tuple(opened.state.transcript))
+        async with (
+            Runner(model=model, skills=skills, config=settings) as runner,
+            runner.session(session) as opened,
+        ):
+            results = [await opened.run(goal) for goal in goals]
+            assert opened.state is not None
+            return Recorded(results, tuple(opened.state.transcript))
 
     return asyncio.run(run())
 
@@ -87,7 +89,7 @@ class Pen:
         self.now = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
         self.session, self.turn, self.iteration, self.seq = session, 0, 0, 0
 
-    def event(self, kind: str, after: float = 0.0, **data: Any) -> JSON:
+    def event(self, type_: str, after: float = 0.0, /, **data: Any) -> JSON:
         """One event, so many seconds after the last one."""
         self.now += timedelta(seconds=after)
         self.seq += 1
@@ -97,7 +99,7 @@ class Pen:
             "session": self.session,
             "turn": self.turn,
             "iteration": self.iteration,
-            "type": kind,
+            "type": type_,
             **data,
         }
 
@@ -155,3 +157,144 @@ def _call(pen: Pen, number: int, call_id: str, name: str, given: JSON) -> Iterat
         attempts=2 if retried else 1, duration=0.8 if retried else 0.05, degraded_by=None,
         changes=None, spilled_to=None, coerced=[], output="",
     )  # fmt: skip
+
+
+HOSTILE = (
+    '</script><script>document.title="owned"</script><img src=x onerror="document.title=\'owned\'">'
+    " \x1b[31mred\x1b[0m \u202egnp.exe \u2066x\u2069 <!-- & \u2028 \U0001f600 \x00"
+)
+
+
+def eventful_session(session: str = "s1") -> Iterator[JSON]:
+    """Two turns with everything that can happen in them, and texts that would like to act."""
+    pen = Pen(session)
+    yield pen.event("session.started", model="scripted/odd", skills=["mail", "files"], schema=1)
+    pen.turn = 1
+    yield pen.event("turn.started", goal="Tidy the notes and tell Ada. " + HOSTILE)
+    yield pen.event("slot.waiting", 0.01, position=1)
+    yield pen.event("slot.acquired", 1.5, position=0)
+    yield from _asked_and_approved(pen)
+    yield from _braked(pen)
+    yield from _with_a_helper(pen)
+    pen.iteration = 4
+    yield pen.event(
+        "model.requested", 0.1, messages=14, input_tokens_estimate=2100, tools=["read_file"]
+    )
+    yield pen.event("model.retried", 0.4, reason="rate limit", delay=1.2)
+    yield _replied(pen, 2.4, "The notes are tidy and Ada knows. " + HOSTILE, [])
+    yield pen.event(
+        "turn.finished", 0.01, status="completed", answer="The notes are tidy and Ada knows.",
+        iterations=4, tool_calls=5, usage={"input_tokens": 5200, "output_tokens": 310},
+        cost=0.0123, duration=14.2,
+    )  # fmt: skip
+    pen.turn, pen.iteration = 2, 0
+    yield pen.event("turn.started", 20, goal="Now send it to everybody.")
+    pen.iteration = 1
+    yield pen.event(
+        "model.requested", 0.1, messages=16, input_tokens_estimate=2300, tools=["send_mail"]
+    )
+    calls = [{"id": "call_0009", "name": "send_mail", "arguments": {"to": "all@example.org"}}]
+    yield _replied(pen, 1.1, "", calls)
+    about = {"call_id": "call_0009", "tool": "send_mail"}
+    yield pen.event("tool.queued", 0.01, **about, arguments=calls[0]["arguments"])
+    yield pen.event(
+        "tool.started", 0.01, **about, arguments=calls[0]["arguments"], idempotent=False
+    )
+
+
+def _replied(pen: Pen, after: float, text: str, calls: list[JSON]) -> JSON:
+    return pen.event(
+        "model.replied", after, text=text, calls=calls,
+        finish_reason="tool_calls" if calls else "stop",
+        usage={"input_tokens": 1300, "output_tokens": 77}, duration=after + 0.3,
+    )  # fmt: skip
+
+
+def _ended(pen: Pen, after: float, about: JSON, kind: str, content: str, **more: Any) -> JSON:
+    plain: JSON = {
+        "attempts": 1, "duration": after, "degraded_by": None, "changes": None, "spilled_to": None,
+        "coerced": [], "output": "",
+    }  # fmt: skip
+    data = {**plain, **about, "ok": kind == "ok", "kind": kind, "content": content, **more}
+    return pen.event("tool.finished", after, **data)
+
+
+def _asked_and_approved(pen: Pen) -> Iterator[JSON]:
+    pen.iteration = 1
+    tools = ["read_file", "edit_file", "send_mail", "agent"]
+    yield pen.event("model.requested", 0.3, messages=2, input_tokens_estimate=1320, tools=tools)
+    edit = {"path": "notes.md", "old": "teh", "new": "the"}
+    mail = {"to": "ada@example.org", "body": HOSTILE}
+    calls = [
+        {"id": "call_0001", "name": "edit_file", "arguments": edit},
+        {"id": "call_0002", "name": "send_mail", "arguments": mail},
+    ]
+    yield _replied(pen, 1.8, "I will mend the spelling first, then write to Ada.", calls)
+    edited = {"call_id": "call_0001", "tool": "edit_file"}
+    mailed = {"call_id": "call_0002", "tool": "send_mail"}
+    yield pen.event("approval.asked", 0.01, **mailed, capability="net")
+    yield pen.event("approval.answered", 3.2, **mailed, capability="net", decision="allow")
+    yield pen.event("tool.queued", 0.01, **edited, arguments=edit)
+    yield pen.event("tool.queued", 0.01, **mailed, arguments=mail)
+    yield pen.event("tool.started", 0.05, **edited, arguments=edit, idempotent=False)
+    changes = {"created": [], "modified": ["notes.md"], "deleted": []}
+    yield _ended(pen, 0.3, edited, "ok", "1 line changed in notes.md", changes=changes)
+    yield pen.event("tool.started", 0.02, **mailed, arguments=mail, idempotent=True)
+    yield pen.event("tool.retried", 0.4, **mailed, attempt=2, reason="peer reset", delay=0.7)
+    sent = "sent " + HOSTILE
+    yield _ended(pen, 1.3, mailed, "ok", sent, attempts=2, output="SMTP \x1b[2J250 OK")
+
+
+def _braked(pen: Pen) -> Iterator[JSON]:
+    pen.iteration = 2
+    yield pen.event(
+        "model.requested", 0.1, messages=6, input_tokens_estimate=1710, tools=["read_file"]
+    )
+    calls = [
+        {"id": f"call_000{n}", "name": "read_file", "arguments": {"path": "notes.md"}}
+        for n in (3, 4)
+    ]
+    yield _replied(pen, 0.9, "", calls)
+    text = "\n".join(f"{n}  a line of the notes" for n in range(1, 90))
+    for n, (kind, content) in enumerate((("ok", text), ("timeout", "no answer within 10 s")), 3):
+        about = {"call_id": f"call_000{n}", "tool": "read_file"}
+        yield pen.event("tool.queued", 0.01, **about, arguments={"path": "notes.md"})
+        yield pen.event("tool.started", 0.05, **about, arguments={"path": "notes.md"})
+        yield _ended(pen, 0.4, about, kind, content, spilled_to="/state/spills/s1/result-1.txt")
+    yield pen.event("breaker.opened", 0.01, tool="read_file", pause=60.0)
+    yield pen.event("loop.noticed", 0.01, form="identical", count=2, tool="read_file")
+    yield pen.event("note.added", 0.01, text="[Loop notice] You just did this.", below=True)
+    yield pen.event(
+        "context.truncated", 0.01, before_tokens=6100, after_tokens=1900, iterations=[1]
+    )
+    failed = {"mail": "skills/mail/skill.py:3: SyntaxError: '(' was never closed"}
+    yield pen.event(
+        "skills.changed", 0.1, added=[], updated=["files"], removed=[], failed=failed, generation=2
+    )
+
+
+def _with_a_helper(pen: Pen) -> Iterator[JSON]:
+    pen.iteration = 3
+    yield pen.event(
+        "model.requested", 0.1, messages=10, input_tokens_estimate=1900, tools=["agent"]
+    )
+    task = {"task": "Look through the archive."}
+    yield _replied(pen, 0.7, "", [{"id": "call_0005", "name": "agent", "arguments": task}])
+    about = {"call_id": "call_0005", "tool": "agent"}
+    yield pen.event("tool.queued", 0.01, **about, arguments=task)
+    yield pen.event("tool.started", 0.01, **about, arguments=task, idempotent=False)
+    child = Pen("s1.helper-1")
+    child.now, child.seq, child.turn, child.iteration = pen.now, pen.seq, 1, 1
+    parent = {"parent": pen.session}
+    yield child.event("agent.started", 0.01, agent="default", status="running", **parent)
+    yield child.event("turn.started", 0.01, goal=task["task"], **parent)
+    yield child.event(
+        "model.requested", 0.02, messages=2, input_tokens_estimate=500, tools=[], **parent
+    )
+    yield child.event(
+        "model.replied", 1.2, text="Nothing there.", calls=[], finish_reason="stop", usage=None,
+        duration=1.2, **parent,
+    )  # fmt: skip
+    pen.now, pen.seq = child.now, child.seq
+    yield pen.event("agent.finished", 0.02, agent="default", status="completed")
+    yield _ended(pen, 0.01, about, "ok", "completed: Nothing there.")

@@ -9,7 +9,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
-from ..context.loopguard import normalised
+from ..context.sameness import same_text
 from ..types import JSON
 from .turns import Record, RecordedCall, RecordedReply
 
@@ -70,11 +70,6 @@ def first_difference(
         for call in reply.calls:
             found = found or _result(turn, reply, call, finished.get(call.id))
     return found
-
-
-def same_text(recorded: str, now: str) -> bool:
-    """Equal but for timestamps, durations and ids."""
-    return recorded == now or normalised(recorded) == normalised(now)
 
 
 def _reading(turn: int, reply: RecordedReply, events: list[Record]) -> Divergence | None:

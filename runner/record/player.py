@@ -31,7 +31,8 @@ from .divergence import Divergence, first_difference
 from .resume import INTERRUPTED, NOT_RUN, UNKNOWN
 from .turns import Record, RecordedCall, RecordedReply, RecordedTurn, Story, first_id
 
-OWN_NOTES = ("[Loop notice]", "[Not run: ", "[Limit reached]", NUDGE)
+LOOP_NOTICE = "[Loop notice]"
+OWN_NOTES = (LOOP_NOTICE, "[Not run: ", "[Limit reached]", NUDGE)
 ASKS_A_MODEL = "agent"
 
 
@@ -214,7 +215,7 @@ class Player:
         said = [str(e.get("text")) for e in self._events if e.get("type") == "note.added"]
         for note in notes:
             text = str(note.get("text", ""))
-            if said and said[0] == text:
+            if said and _same_note(said[0], text):
                 said.pop(0)
             elif not text.startswith(OWN_NOTES):
                 add_note(self.state, text, below=bool(note.get("below")))
@@ -307,6 +308,11 @@ def _usage(usage: Record) -> Usage | None:
     return Usage(int(usage.get("input_tokens") or 0), int(usage.get("output_tokens") or 0))
 
 
+def _same_note(now: str, recorded: str) -> bool:
+    """The loop guard's verdict is compared as such; its advice depends on what no record holds."""
+    return now == recorded or (now.startswith(LOOP_NOTICE) and recorded.startswith(LOOP_NOTICE))
+
+
 def _said(reply: RecordedReply) -> str:
     return ", ".join(c.tool for c in reply.calls) or reply.text
 
@@ -324,7 +330,9 @@ class _Seen:
 def _seen(told: Story) -> dict[str, _Seen]:
     seen: dict[str, _Seen] = {}
     for turn in told.turns:
-        braked = turn.status == Status.LOOP_STOPPED or any(r.brakes for r in turn.replies)
+        braked = turn.status == Status.LOOP_STOPPED or any(
+            not brake.get("repeatable") for reply in turn.replies for brake in reply.brakes
+        )
         for call in (c for reply in turn.replies for c in reply.calls):
             one = seen.setdefault(call.tool, _Seen(call.tool))
             one.braked |= braked

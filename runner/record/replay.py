@@ -25,8 +25,7 @@ from ..state import Approver, SessionState, Shared
 from ..types import JSON, Message
 from .divergence import Divergence
 from .player import Over, Player, RecordedTools
-from .trajectory import file_of, read
-from .turns import RecordedTurn, Story, story
+from .turns import RecordedTurn, Story, load, story
 
 UNLIMITED = 10**9
 NO_MODEL: JSON = {"replies": []}
@@ -63,15 +62,6 @@ class Replayed:
         }
 
 
-def load_story(state: Path, session: str) -> tuple[Story, tuple[str, ...]]:
-    """The session's turns, and what of its file could not be read. `SessionError` when there is none."""
-    path = file_of(state, session)
-    if not path.is_file():
-        raise SessionError(f"no session {session!r} in {path.parent}; see: runner sessions list")
-    loaded = read(path)
-    return story(loaded.records, session), tuple(loaded.damage)
-
-
 async def replay(
     config: Config,
     session: str,
@@ -85,7 +75,8 @@ async def replay(
     `live`: the calls run with today's skills, through admission; what asks for permission is
     left out unless `approver` allows it.
     """
-    told, damage = load_story(config.paths.state, session)
+    loaded = load(config.paths.state, session)
+    told = story(loaded.records, session)
     settings = _live_config(config) if live else _pure_config(config)
     with ExitStack() as stack:
         runner = Runner(
@@ -113,7 +104,7 @@ async def replay(
         compared=player.compared,
         ran=player.ran,
         left_out=player.left_out,
-        damage=damage,
+        damage=tuple(loaded.damage),
         divergence=player.divergence or _history(state.transcript, told),
     )
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from ..errors import SessionError
 from ..types import JSON
+from .trajectory import Loaded, file_of, read
 
 Record = Mapping[str, Any]
 REDACTED = "[REDACTED:"
@@ -96,6 +99,14 @@ class Story:
     def answer(self) -> str:
         """What the last turn that ended said."""
         return next((t.answer for t in reversed(self.turns) if t.finished), "")
+
+
+def load(state: Path, session: str) -> Loaded:
+    """The records of a session. `SessionError` when there is none of that name."""
+    path = file_of(state, session)
+    if not path.is_file():
+        raise SessionError(f"no session {session!r} in {path.parent}; see: runner sessions list")
+    return read(path)
 
 
 def story(records: Iterable[Record], session: str) -> Story:

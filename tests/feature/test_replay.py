@@ -11,14 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from skill_kit import one_tool
+from skill_kit import write as write_skill
+from trajectories import call, config, file_of, record, records, say, write
 
 import runner
 from runner.errors import RecordError, SessionError
 from runner.record.replay import Replayed, replay
-
-from skill_kit import one_tool
-from skill_kit import write as write_skill
-from trajectories import call, config, file_of, record, records, say, write
 
 ran: list[str] = []
 
