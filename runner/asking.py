@@ -64,9 +64,7 @@ async def ask_model(
 
 async def closing_answer(shared: Shared, session: SessionState, turn: Turn, request: str) -> str:
     """One last request, to answer with what there is. Whatever it says, no call is executed."""
-    prepared = prepare(shared, session)
-    needs_tools = session.model.name.startswith(("anthropic/", "bedrock/", "vertex_ai/"))
-    without = prepared if needs_tools else replace(prepared, specs=(), schema=None)
+    without = replace(prepare(shared, session), specs=(), schema=None)
     note(session, request)
     reply = await _ask(shared, session, turn, without)
     return "" if reply.tool_calls else reply.text.strip()

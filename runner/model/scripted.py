@@ -30,6 +30,7 @@ class ScriptedModel:
 
     def __init__(self, script: JSON, name: str = "scripted/script") -> None:
         self.name = name
+        self.warnings: list[str] = []
         self.requests: list[ModelRequest] = []
         problems = list(_problems(script))
         if problems:

@@ -1,25 +1,25 @@
-"""HTTP to a model server: one request per connection, the answer line by line.
+"""One HTTP request to a model server, its answer read line by line, over httpx.
 
-Our own few lines because importing an HTTP library costs more than the rest of `runner run`
-(httpx 90 ms, the official ollama client 270 ms, both measured), and because they hide what we
-must see: the Retry-After header, a stream that was cut, a body that is not JSON.
+httpx is imported with the first request: it costs more than the rest of the way there.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
+import ssl
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
-from ..errors import ModelRefused
-from .errors import unreachable
+from ..errors import ModelError, ModelRefused
+from .errors import one_line, unreachable
 
-BLOCK = 65_536
 MAX_LINE = 32_000_000
+COMMAND_LINE = "httpx._main"
 
 
 class CutError(Exception):
@@ -28,11 +28,11 @@ class CutError(Exception):
 
 @dataclass(slots=True)
 class Answer:
-    """An HTTP answer whose body is still to be read. Header names are in lower case."""
+    """An HTTP answer whose body is still to be read. Header names are matched in any case."""
 
     status: int
     headers: Mapping[str, str]
-    _reader: asyncio.StreamReader = field(repr=False)
+    _response: Any = field(repr=False)
 
     async def text(self, limit: int = 32_000_000) -> str:
         """The body so far as it comes, at most `limit` bytes; an early end is not an error."""
@@ -49,10 +49,16 @@ class Answer:
         return b"".join(parts)[:limit].decode("utf-8", "replace")
 
     async def lines(self) -> AsyncIterator[str]:
-        """Each line that is not blank. Raises `CutError` when the connection ends early."""
+        """Each line that is not blank, and "" for a block that ends none: the server is alive.
+
+        Lines end at a line feed alone; httpx's own reader also ends them at U+2028 and U+0085,
+        which JSON allows inside a string. Raises `CutError` when the connection ends early.
+        """
         rest = b""
         async for block in self._blocks():
             *whole, rest = (rest + block).split(b"\n") if rest else block.split(b"\n")
+            if not whole:
+                yield ""
             for line in whole:
                 if line.strip():
                     yield line.decode("utf-8", "replace").rstrip("\r")
@@ -62,49 +68,13 @@ class Answer:
             yield rest.decode("utf-8", "replace")
 
     async def _blocks(self) -> AsyncIterator[bytes]:
-        if "chunked" in self.headers.get("transfer-encoding", "").lower():
-            async for block in self._chunked():
+        import httpx
+
+        try:
+            async for block in self._response.aiter_bytes():
                 yield block
-            return
-        length = self.headers.get("content-length", "")
-        left = int(length) if length.isdecimal() else -1
-        while left:
-            block = await self._read(BLOCK if left < 0 else min(BLOCK, left))
-            if not block and left < 0:
-                return
-            if not block:
-                raise CutError
-            left -= len(block) if left > 0 else 0
-            yield block
-
-    async def _chunked(self) -> AsyncIterator[bytes]:
-        while size := await self._chunk_size():
-            while size:
-                block = await self._read(min(BLOCK, size))
-                if not block:
-                    raise CutError
-                size -= len(block)
-                yield block
-            await self._reader.readline()
-
-    async def _chunk_size(self) -> int:
-        line = await self._line()
-        try:
-            return int(line.split(b";")[0], 16)
-        except ValueError:
-            raise CutError from None
-
-    async def _read(self, size: int) -> bytes:
-        try:
-            return await self._reader.read(size)
-        except OSError:
-            raise CutError from None
-
-    async def _line(self) -> bytes:
-        try:
-            return await self._reader.readline()
-        except (OSError, ValueError):
-            raise CutError from None
+        except httpx.RequestError as error:
+            raise CutError from error
 
 
 @asynccontextmanager
@@ -118,79 +88,112 @@ async def exchange(
 ) -> AsyncIterator[Answer]:
     """Sends one request; leaving the block closes the connection, which also ends the server's work.
 
+    Each request has its own connection, so a model may be used from one event loop after another.
+    There is no time limit here: who waits knows how long. A redirect is an answer like any other.
     Raises `ModelUnavailable`, with `advice`, when the server cannot be reached.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ModelRefused(f"base_url {url!r} is not an address such as http://127.0.0.1:11434")
-    reader, writer = await _connect(url, advice)
-    try:
-        writer.write(_head_and_body(method, url, payload, headers or {}))
-        yield await _answer(reader, writer, url)
-    finally:
-        writer.close()
-
-
-async def _connect(url: str, advice: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    parts = urlsplit(url)
-    secure = parts.scheme == "https"
-    where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-    try:
-        port = parts.port or (443 if secure else 80)
-        return await asyncio.open_connection(parts.hostname, port, ssl=secure or None, limit=BLOCK)
-    except OSError as error:
-        raise unreachable(where, _reason(error), advice=advice) from error
-    except ValueError as error:
-        raise ModelRefused(f"base_url {where}: {error}") from error
-
-
-def _head_and_body(method: str, url: str, payload: Any, headers: Mapping[str, str]) -> bytes:
-    parts = urlsplit(url)
+    parts = _address(url)
+    httpx = _httpx()
     body = (
-        b""
-        if payload is None
-        else json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace")
+        b"" if payload is None else json.dumps(payload, ensure_ascii=False).encode(errors="replace")
     )
-    lines = {
-        "Host": parts.netloc.rpartition("@")[2],
-        "User-Agent": "slotrunner",
-        "Accept": "*/*",
-        "Connection": "close",
-        "Content-Type": "application/json",
-        "Content-Length": str(len(body)),
-        **headers,
-    }
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-    return f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode() + body
-
-
-async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, url: str) -> Answer:
+    sent = {"User-Agent": "slotrunner", "Content-Type": "application/json", **(headers or {})}
     try:
-        await writer.drain()
-        first = await reader.readline()
-        headers: dict[str, str] = {}
-        while (line := await reader.readline()).strip():
-            name, _, value = line.decode("latin-1").partition(":")
-            headers[name.strip().lower()] = value.strip()
-    except (OSError, ValueError) as error:
-        raise unreachable(url, _reason(error)) from error
-    protocol, _, rest = first.partition(b" ")
-    status = rest.split(b" ")[0].strip()
-    if not protocol.startswith(b"HTTP/") or not status.isdigit():
-        reason = (
-            "it does not speak HTTP" if first else "the connection was closed without an answer"
-        )
-        raise unreachable(url, reason)
-    return Answer(int(status), headers, reader)
+        client = _client(httpx, parts)
+    except (ValueError, ImportError, OSError, httpx.InvalidURL) as error:
+        # a proxy address that is none, a SOCKS proxy without its package, a missing SSL_CERT_FILE
+        said = f"the proxy or certificate variables of the environment: {one_line(str(error))}"
+        raise ModelRefused(said) from error
+    async with client:
+        try:
+            request = client.build_request(method, url, content=body, headers=sent)
+            response = await client.send(request, stream=True)
+        except (httpx.RequestError, httpx.InvalidURL, UnicodeError) as error:
+            raise _failure(httpx, error, parts, advice) from error
+        try:
+            yield Answer(response.status_code, response.headers, response)
+        finally:
+            await response.aclose()
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused"
-    if isinstance(error, ConnectionError):
-        return "the connection was closed"
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return (
-        "connection refused" if "refused" in text.lower() or "Connect call failed" in text else text
+def _address(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
+            return parts
+    except ValueError as error:
+        raise ModelRefused(f"base_url {url!r}: {error}") from error
+    raise ModelRefused(f"base_url {url!r} is not an address such as http://127.0.0.1:11434")
+
+
+def _httpx() -> Any:
+    """httpx without its command line, which would import rich and pygments: half of its time."""
+    if "httpx" not in sys.modules:
+        sys.modules[COMMAND_LINE] = None  # type: ignore[assignment] # reads as "not installed"
+        try:
+            import httpx
+        finally:
+            sys.modules.pop(COMMAND_LINE, None)
+    import httpx
+
+    return httpx
+
+
+def _client(httpx: Any, parts: SplitResult) -> Any:
+    host = parts.hostname or ""
+    loopback = host in {"localhost", "::1"} or host.startswith("127.")
+    trust: ssl.SSLContext = (
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # never used; the real one takes 20 ms to load
+        if loopback and parts.scheme == "http"
+        else _certificates()
     )
+    # A proxy's loopback is not this machine's, so HTTP_PROXY is not meant for it.
+    return httpx.AsyncClient(verify=trust, timeout=None, trust_env=not loopback)
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    import httpx
+
+    return httpx.create_ssl_context()
+
+
+def _failure(httpx: Any, error: Exception, parts: SplitResult, advice: str) -> ModelError:
+    where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    if isinstance(error, (httpx.LocalProtocolError, UnicodeEncodeError)):
+        # the error itself would show the key
+        return ModelRefused(
+            "the key has signs that no HTTP header can carry; see [model] api_key_env"
+        )
+    if isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeError)):
+        return ModelRefused(f"base_url {where}: {one_line(str(error))}")
+    cause = _cause(error)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return ModelRefused(
+            f"{where}: {cause.verify_message}; SSL_CERT_FILE names the file to trust"
+        )
+    return unreachable(where, _reason(httpx, error, cause), advice=advice)
+
+
+def _reason(httpx: Any, error: Exception, cause: BaseException) -> str:
+    if isinstance(error, httpx.RemoteProtocolError):
+        closed = "disconnected" in str(error)
+        return "the connection was closed without an answer" if closed else "it does not speak HTTP"
+    if isinstance(cause, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(cause, ConnectionError):
+        return "the connection was closed"
+    return getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The system's own error below httpx's, which says only that all attempts failed."""
+    inner: BaseException | None = error
+    while inner is not None:
+        if isinstance(inner, OSError) and inner.errno is not None:
+            return inner
+        if isinstance(inner, BaseExceptionGroup):
+            inner = inner.exceptions[-1]
+        else:
+            inner = inner.__cause__ or inner.__context__
+    return error

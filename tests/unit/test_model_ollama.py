@@ -18,7 +18,7 @@ from runner.errors import (
 )
 from runner.model.base import ModelInfo
 from runner.model.ollama import OllamaModel, list_models, mend_url
-from runner.types import ModelReply, Usage
+from runner.types import Message, ModelReply, Usage
 
 TWO = [{"name": "a", "arguments": {"x": 1}}, {"name": "a", "arguments": {"x": 2}}]
 both_ways = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
@@ -87,6 +87,41 @@ def test_a_schema_is_sent_as_format_and_thinking_is_turned_off():
         outcome(model, schema=schema)
         (body,) = server.chats()
     assert (body["format"], body["think"]) == (schema, False)
+
+
+def sent_thoughts(history, capabilities):
+    with FakeServer({"replies": [{"text": "ok"}], "capabilities": capabilities}) as server:
+        model = OllamaModel("fake-model", base_url=server.url)
+        asyncio.run(model.describe())
+        outcome(model, messages=history)
+        return [message.get("thinking") for message in server.chats()[0]["messages"]]
+
+
+def thought(text: str) -> Message:
+    return Message(role="assistant", content="said", reasoning=text)
+
+
+@pytest.mark.parametrize("mark", ["goal", ""])
+def test_a_thinking_model_gets_its_reasoning_of_the_turn_under_way_back(mark):
+    history = (
+        Message(role="user", content="first", mark=mark),
+        thought("old"),
+        Message(role="user", content="second", mark=mark),
+        thought("new"),
+        *HISTORY[2:],
+    )
+    assert sent_thoughts(history, ["thinking"]) == [None, None, None, "new", None, None]
+    assert sent_thoughts(history, ["tools"]) == [None] * 6
+
+
+def test_results_told_as_the_users_message_do_not_begin_a_turn():
+    history = (
+        Message(role="user", content="goal", mark="goal"),
+        thought("one"),
+        Message(role="user", content="Result of t: 1", mark="results"),
+        thought("two"),
+    )
+    assert sent_thoughts(history, ["thinking"]) == [None, "one", None, "two"]
 
 
 @both_ways
