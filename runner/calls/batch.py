@@ -10,7 +10,7 @@ from ..types import Admitted, Kind, ToolCall, ToolResult
 from .execute import execute
 from .finish import Allowance, finish, refused
 
-TOGETHER_SECONDS = 0.02
+TOGETHER_SECONDS = 0.1
 Item = Admitted | ToolResult  # a refusal is already the result
 
 
