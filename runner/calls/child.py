@@ -23,7 +23,7 @@ from .worker import Workers
 
 PROGRAM = str(Path(__file__).with_name("worker_main.py"))
 KILL_SECONDS = 0.7  # what the keeper is given to sweep; after that it is killed too
-_CHUNK = 256 * 1024
+_CHUNK = 64 * 1024  # more would be mapped and unmapped for each message
 _LARGE = 128 * 1024  # a message from here on is decoded on a thread
 Confining = Literal["landlock+seccomp", "bwrap"]
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
@@ -116,6 +116,7 @@ class Child:
         self.on_gone: Callable[[], None] = lambda: None
         self.calls = 0
         self.known: set[tuple[str, str]] = set()
+        self.session: JSON = {}  # what it was last told of its session
         self.reason = ""
         self.unread = False
         self.printed = b""
@@ -151,7 +152,7 @@ class Child:
         """Takes what it printed; keeps the first part of it."""
         for _ in range(64):  # at most 4 MB at a time, so that nobody else has to wait
             try:
-                data = os.read(self.process.output, 65536)
+                data = os.read(self.process.output, 16384)
             except BlockingIOError:
                 return
             if not data:
@@ -215,6 +216,7 @@ class Child:
     async def _end(self) -> None:
         if self._sending is not None:
             self._sending.cancel()
+            await asyncio.wait([self._sending])  # or the loop would watch a closed socket
         self.drain()
         self.loop.remove_reader(self.process.output)
         await self._threads.run(end, self.process)

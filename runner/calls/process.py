@@ -23,7 +23,7 @@ from .child import Child, Order, Process, probe, start
 from .crossing import ResultTooLarge, WorkerDied, rebuild
 from .fileport import answer
 from .frames import MAX_BYTES, FrameTooLarge, pack
-from .processjob import Call, Key, ProcessContext, ProcessJob, message_of
+from .processjob import Call, Key, ProcessContext, ProcessJob, message_of, session_of
 from .worker import Workers
 
 IDLE_SECONDS = 60.0
@@ -250,12 +250,15 @@ class Processes:
     def _begin(self, job: ProcessJob, child: Child) -> None:
         call = job.call
         loads = (call.tool.name, call.tool.entry) not in child.known
+        session = session_of(call.context)
         try:
-            frame = pack(message_of(call, loads=loads))
+            known = session == child.session
+            frame = pack(message_of(call, loads=loads, session=None if known else session))
         except (FrameTooLarge, TypeError, ValueError) as error:
             self._keep(call, child)
             job.finish(Raised(ValueError(f"the arguments cannot be handed over: {error}")))
             return
+        child.session = session
         child.printed = b""
         child.calls += 1
         job.child = child
@@ -290,16 +293,22 @@ class Processes:
                 call.on_progress(str(message.get("text", "")))
             case "log":
                 _note(call, message)
-            case "files":
-                strict = call.key.terms is not None
-                asked = self._threads.submit(
-                    lambda _job: answer(call.context.files, message, call.tool, strict=strict)
-                )
-                asked.future.add_done_callback(partial(_answered, job, child))
+            case "files" if not job.asking:
+                self._ask(job, child, message)
             case "returned" | "raised" | "oversize":
                 self._finished(job, child, message)
             case _:
-                child.kill(f"it sent a message of the unknown kind {kind!r}")
+                child.kill(f"it sent a message it may not send now: {str(kind)[:40]!r}")
+
+    def _ask(self, job: ProcessJob, child: Child, message: JSON) -> None:
+        """Asks the files, which may wait for a lock, on a thread; one question at a time."""
+        call = job.call
+        job.asking = True
+        strict = call.key.terms is not None
+        asked = self._threads.submit(
+            lambda _job: answer(call.context.files, message, call.tool, strict=strict)
+        )
+        asked.future.add_done_callback(partial(_answered, job, child))
 
     def _finished(self, job: ProcessJob, child: Child, message: JSON) -> None:
         call = job.call
@@ -347,6 +356,7 @@ class Processes:
 
 def _answered(job: ProcessJob, child: Child, asked: asyncio.Future[Any]) -> None:
     """What the files said goes to the worker, or is undone when the call has ended meanwhile."""
+    job.asking = False
     outcome = asked.result()
     if job.future.done() or not child.alive:
         job.call.context.release()

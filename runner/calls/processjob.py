@@ -75,12 +75,13 @@ class ProcessJob(Job):
     `moved_to` is where the call moved the session's working directory, if it did.
     """
 
-    __slots__ = ("call", "child", "heard", "moved_to", "starts", "timer", "verdict")
+    __slots__ = ("asking", "call", "child", "heard", "moved_to", "starts", "timer", "verdict")
 
     def __init__(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(lambda _job: None, loop)
         self.call = call
         self.child: Child | None = None
+        self.asking = False
         self.heard = False
         self.starts = 0
         self.verdict: tuple[Outcome | None] | None = None
@@ -124,23 +125,32 @@ class ProcessJob(Job):
             self.timer = self.loop.call_later(seconds, self.abandon, TimedOut())
 
 
-def message_of(call: Call, *, loads: bool) -> JSON:
-    """The call as it crosses to the worker; `loads`: the worker has not loaded its function yet."""
-    context = call.context
+def session_of(context: ProcessContext) -> JSON:
+    """The part of a context that stays the same from call to call."""
     return {
+        "session_id": context.session_id,
+        "workspace": str(context.workspace),
+        "cwd": str(context.cwd),
+        "env": dict(context.env),
+        "scopes": {name: list(scopes) for name, scopes in context.scopes.items()},
+    }
+
+
+def message_of(call: Call, *, loads: bool, session: JSON | None) -> JSON:
+    """The call as it crosses to the worker.
+
+    `loads`: the worker has not loaded its function yet. `session`: None when it knows it already.
+    """
+    message: JSON = {
         "id": call.nonce,
         "tool": call.tool.name,
         "entry": call.tool.entry,
-        "schema": call.tool.parameters if loads else None,
-        "loads": loads,
         "arguments": call.arguments,
-        "context": {
-            "session_id": context.session_id,
-            "workspace": str(context.workspace),
-            "cwd": str(context.cwd),
-            "idempotency_key": context.idempotency_key,
-            "env": dict(context.env),
-            "scopes": {name: list(scopes) for name, scopes in context.scopes.items()},
-            "left": call.timeout,
-        },
+        "key": call.context.idempotency_key,
+        "left": call.timeout,
     }
+    if loads:
+        message["schema"] = call.tool.parameters
+    if session is not None:
+        message["session"] = session
+    return message

@@ -146,6 +146,7 @@ class _Skill:
         self._entries: dict[tuple[str, str], Any] = {}
         self.environ = dict(os.environ)
         self.cwd = "/"
+        self.session: dict[str, Any] = {}
         self.runner: Any = None
 
     def entry(self, call: dict[str, Any]) -> Any:
@@ -169,14 +170,15 @@ def _answer(line: _Line, skill: _Skill, call: dict[str, Any]) -> tuple[dict[str,
 
     live = [True]
     context = None
+    skill.session = call.get("session", skill.session)
     try:
         entry = skill.entry(call)
-        if call["loads"]:
+        if "schema" in call:
             line.tell({"id": call["id"], "kind": "began"})
-        _settle_in(skill, call["context"])
+        _settle_in(skill)
         extra = {}
         if entry.context_parameter:
-            context = extra[entry.context_parameter] = _context(line, call, live)
+            context = extra[entry.context_parameter] = _context(line, skill.session, call, live)
         value = _awaited(skill, entry.function(**call["arguments"], **extra))
         head: dict[str, Any] = {"kind": "returned"}
     except BaseException as error:  # noqa: BLE001 - a skill's SystemExit is a value, never ours
@@ -210,11 +212,11 @@ def _recycle(files: int, cpu_seconds: float) -> dict[str, str]:
     return {}
 
 
-def _settle_in(skill: _Skill, context: dict[str, Any]) -> None:
+def _settle_in(skill: _Skill) -> None:
     """The folder and the granted variables a call begins with."""
-    os.environ.update(context["env"])
-    if context["cwd"] != skill.cwd:
-        skill.cwd = context["cwd"]
+    os.environ.update(skill.session["env"])
+    if skill.session["cwd"] != skill.cwd:
+        skill.cwd = skill.session["cwd"]
         _go_to(skill.cwd)
 
 
@@ -233,10 +235,7 @@ def _go_to(folder: str) -> None:
         pass  # it is gone: the skill will say so if it matters
 
 
-def _context(line: _Line, call: dict[str, Any], live: list[bool]) -> Any:
-
-    given = call["context"]
-
+def _context(line: _Line, given: dict[str, Any], call: dict[str, Any], live: list[bool]) -> Any:
     def tell(message: dict[str, Any]) -> None:
         if live[0]:
             line.tell({"id": call["id"], **message})
@@ -245,9 +244,9 @@ def _context(line: _Line, call: dict[str, Any], live: list[bool]) -> Any:
         session_id=given["session_id"],
         workspace=Path(given["workspace"]),
         files=_Files(line, call["id"]),
-        idempotency_key=given["idempotency_key"],
-        deadline=None if given["left"] is None else time.monotonic() + given["left"],
-        env=given["env"],
+        idempotency_key=call["key"],
+        deadline=None if call["left"] is None else time.monotonic() + call["left"],
+        env=dict(given["env"]),
         log=_Log(tell),
         cwd=Path(given["cwd"]),
         scopes={name: tuple(scopes) for name, scopes in given["scopes"].items()},

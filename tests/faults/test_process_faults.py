@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -126,6 +127,11 @@ def early():
     return "ok"
 def garbage(): line().sendall(b"GET / HTTP/1.1\\\\r\\\\n\\\\r\\\\n"); time.sleep(60)
 def not_json(): line().sendall(b"\\\\0\\\\0\\\\0\\\\3abc"); time.sleep(60)
+def asks_twice(ctx):
+    import json, struct
+    body = json.dumps({"id": ctx._files._call, "kind": "files", "what": "path", "name": "a", "write": True}).encode()
+    line().sendall((struct.pack("!I", len(body)) + body) * 50)
+    time.sleep(60)
 def hangs_up(): line().close(); return "ok"
 def kills_keeper(): os.kill(os.getppid(), 9); time.sleep(60)
 def stops_keeper(): os.kill(os.getppid(), signal.SIGSTOP); time.sleep(60)
@@ -383,6 +389,15 @@ def test_a_worker_that_breaks_the_protocol_is_stopped(kit: Kit, function: str) -
 def test_an_answer_to_another_call_stops_the_worker(kit: Kit) -> None:
     async def test() -> None:
         assert "belongs to no call" in died(await kit.call("forges", call="0123456789abcdef"))
+
+    kit.run(test)
+
+
+def test_many_questions_at_once_stop_the_worker(kit: Kit) -> None:
+    async def test() -> None:
+        threads = threading.active_count()
+        assert "may not send now: 'files'" in died(await kit.call("asks_twice"))
+        assert threading.active_count() < threads + 5
 
     kit.run(test)
 

@@ -111,6 +111,9 @@ def test_the_context_is_the_same_as_in_a_thread(kit: Kit) -> None:
             ["s1", str(kit.workspace), "key-1", {"TOKEN": "t"}, True, False, ["api.example.com"]]
         )
         assert kit.progress == ["half"]
+        again = await kit.call("tell", env={"TOKEN": "other"})
+        assert isinstance(again, Returned)
+        assert again.value[3] == {"TOKEN": "other"}
         moving = kit.submit("move")
         await moving.future
         assert moving.moved_to == kit.workspace / "deeper"
