@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 from ..state import SessionState, Shared, Turn
 from ..types import Admitted, Kind, ToolCall, ToolResult
 from .execute import execute
 from .finish import Allowance, finish, refused
 
-TOGETHER_SECONDS = 0.1
+TOGETHER_SECONDS = 0.02  # calls that end within this of each other are told of in their order
 Item = Admitted | ToolResult  # a refusal is already the result
 
 
@@ -63,26 +63,35 @@ async def _run_group(
         result = await _run_one(shared, session, turn, call, item)
         return [await _finish_one(shared, session, call, item, result, allowance)]
     places = asyncio.Semaphore(shared.config.limits.max_parallel)
-    telling = asyncio.Lock()
-    ended: list[asyncio.Future[ToolResult]] = []
 
     async def placed(call: ToolCall, item: Item) -> ToolResult:
         async with places:
             return await _run_one(shared, session, turn, call, item)
 
-    async def finished(number: int) -> ToolResult:
-        result = await ended[number]
-        earlier = [future for future in ended[:number] if not future.done()]
-        if earlier:  # calls that end together are told in the order they were asked for
-            await asyncio.wait(earlier, timeout=TOGETHER_SECONDS)
-        call, item = group[number]
-        async with telling:
-            return await _finish_one(shared, session, call, item, result, allowance)
+    tasks = [asyncio.ensure_future(placed(call, item)) for call, item in group]
+    results: dict[int, ToolResult] = {}
+    try:
+        async for number in _in_order(tasks):
+            call, item = group[number]
+            result = tasks[number].result()
+            results[number] = await _finish_one(shared, session, call, item, result, allowance)
+    finally:
+        await asyncio.wait(tasks)
+    return [results[number] for number in range(len(group))]
 
-    ended += [asyncio.ensure_future(placed(call, item)) for call, item in group]
-    tasks = [asyncio.ensure_future(finished(number)) for number in range(len(group))]
-    await asyncio.wait(tasks)
-    return [task.result() for task in tasks]
+
+async def _in_order(tasks: Sequence[asyncio.Future[ToolResult]]) -> AsyncIterator[int]:
+    """The numbers of the tasks as they end; those that end together, in the order of the calls."""
+    waiting = list(range(len(tasks)))
+    while waiting:
+        first = tasks[waiting[0]]
+        if not first.done():
+            await asyncio.wait([tasks[n] for n in waiting], return_when=asyncio.FIRST_COMPLETED)
+        if not first.done():
+            await asyncio.wait([first], timeout=TOGETHER_SECONDS)
+        number = next(n for n in waiting if tasks[n].done())
+        waiting.remove(number)
+        yield number
 
 
 async def _run_one(
