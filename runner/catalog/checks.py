@@ -47,7 +47,9 @@ def check(
     A path may be a skill's folder, a file in it or a root of skills.
     """
     if isinstance(where, Registry):
-        found = where.snapshot.skills or where.scan().skills
+        while where.unexamined:
+            where.refresh(())
+        found = where.snapshot.skills or where.scan(thorough=True).skills
         return [finding for skill in found for finding in check_skill(skill, found, hookspecs)]
     findings: list[Finding] = []
     for path in where:
@@ -80,7 +82,7 @@ def _check_path(path: Path, hookspecs: HookSpecs, environ: Mapping[str, str]) ->
     one = bool(listing.manifests) or any("/" not in name for name in listing.modules)
     root = folder.parent if one else folder
     registry = Registry([root], project=root.parent, environ=environ)
-    found = registry.scan().skills
+    found = registry.scan(thorough=True).skills
     if one:
         found = tuple(skill for skill in found if skill.location.name == folder.absolute().name)
     if not found:

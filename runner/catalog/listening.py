@@ -54,6 +54,7 @@ class Listener:
 
     def stop(self) -> None:
         """Ends all watches."""
+        self._observer.unschedule_all()
         if self._started:
             self._observer.stop()
             self._observer.join(2)
@@ -71,12 +72,15 @@ class Listener:
             if identity == (0, 0):
                 continue
             watch = self._observer.schedule(
-                _Handler(place, self._mark, self._dead.add),
+                _Handler(place, self._mark, self._died),
                 place.real,
                 recursive=not place.roots,
                 event_filter=_events(),
             )
             self._watches[place] = (watch, identity)
+
+    def _died(self, real: str) -> None:
+        self._dead.add(real)
 
     def _drop(self, watch: Any) -> None:
         with contextlib.suppress(KeyError, OSError):  # its emitter died with the folder

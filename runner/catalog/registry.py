@@ -56,13 +56,16 @@ class Registry:
         self._writing = threading.Lock()  # held by a scan or refresh, disk included
         self._lock = threading.Lock()  # held for the swap alone
 
-    def scan(self) -> Snapshot:
-        """Looks at every folder anew and swaps the snapshot. Never imports skill code."""
+    def scan(self, *, thorough: bool = False) -> Snapshot:
+        """Looks at every folder anew and swaps the snapshot. Never imports skill code.
+
+        Of a large catalogue only the first modules are compiled, unless `thorough`; refreshes go on.
+        """
         with self._writing, _without_collection():
             quick = replace(self._terms, examine=False)
             built: dict[str, Built] = {}
             for count, place in enumerate(discovery.places(self.roots, self.project)):
-                terms = self._terms if count < EXAMINED_AT_ONCE else quick
+                terms = self._terms if thorough or count < EXAMINED_AT_ONCE else quick
                 if one := discovery.build(place, look(place), 1, terms, time.time_ns()):
                     built[place.folder] = one
             with self._lock:

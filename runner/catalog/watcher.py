@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -22,6 +23,7 @@ RECONCILE = 5.0
 POLL = 0.5
 SHARE = 20  # a scan may take this part of the time
 MISSES = 2  # changes found by a scan alone after which events are given up
+_EXHAUSTED = (errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 log = get_logger()
 
 
@@ -95,10 +97,10 @@ class Watcher:
                 self._listener.start()
             except OSError as error:
                 reason = f"the system gives no watch: {error.strerror}"
-                self._listener = None
-        self.backend = "native" if self._listener else "poll"
         if reason:
-            self._tell(f"skills are polled every {self._interval(0):g} s: {reason}")
+            self._poll_instead(reason)
+        else:
+            self.backend = "native" if self._listener else "poll"
 
     def _unfit(self) -> str:
         for root in self._registry.roots:
@@ -132,6 +134,7 @@ class Watcher:
                 moved, self._roots_moved = self._roots_moved, False
             try:
                 if settling or moved or time.monotonic() >= due:
+                    self._follow()  # first: what is written from here on is an event
                     due = time.monotonic() + self._interval(self._scan())
                 self._reload(all_of_it=bool(settling))
             except Exception as error:  # noqa: BLE001  # a subscriber's fault must not end the watch
@@ -181,8 +184,19 @@ class Watcher:
             change = self._registry.refresh(steady)
             missed = change is not None and all(dirty.by_scan for dirty in waiting.values())
             self._count_miss(missed=missed and not all_of_it)
-        if self._listener and waiting:
+        if waiting:
+            self._follow()
+
+    def _follow(self) -> None:
+        if self._listener is None:
+            return
+        try:
             self._listener.follow(self._places())
+        except OSError as error:
+            if error.errno in _EXHAUSTED:
+                self._poll_instead(f"the system gives no more watches: {error.strerror}")
+            else:
+                log.debug("watch.vanished", error=str(error))  # the next round sees to it
 
     def _count_miss(self, *, missed: bool) -> None:
         """Events that leave out changes are worse than none: polling takes over."""
@@ -190,12 +204,14 @@ class Watcher:
             return
         self._misses += 1
         if self._misses >= MISSES and self._asked == "auto":
+            self._poll_instead(f"{filesystems.events_here()} missed changes")
+
+    def _poll_instead(self, reason: str) -> None:
+        if self._listener is not None:
             self._listener.stop()
             self._listener = None
-            self.backend = "poll"
-            self._tell(
-                f"skills are polled every {POLL:g} s: {filesystems.events_here()} missed changes"
-            )
+        self.backend = "poll"
+        self._tell(f"skills are polled every {self._interval(0):g} s: {reason}")
 
     def _places(self) -> list[Place]:
         """What to watch: roots, their parents for a root made again, and linked skill folders."""
