@@ -10,6 +10,7 @@ from .frame import CALL_LANGUAGES, Place, only_closers, place
 from .lenient import decode_loosely, holds_bare_path
 from .names import resolve_name
 from .nouns import Answer, Fault, Found, Reading, Source, Tools, Unreadable
+from .pattern import pattern
 from .scan import Block
 from .shape import calls_in
 from .strict import decode
@@ -19,29 +20,29 @@ MAX_TAIL = 120
 
 _EXPLICIT = "tool|tool_?name|function|function_?name|recipient_name|skill"
 _WRAPPERS = "tool_?calls?|calls|tool_uses|function_?calls?|command"
-_CALL_KEY = re.compile(
+_CALL_KEY = pattern(
     rf"[\"'“„‘{{,\s](?:{_EXPLICIT}|{_WRAPPERS}|name|action|params|arguments)[\"'”“’]?\s*+[:=：]",
     re.IGNORECASE,
 )
-_NAMED = re.compile(
+_NAMED = pattern(
     rf"[\"'“„‘{{,\s](?P<key>{_EXPLICIT}|name|action)[\"'”“’]?\s*+[:=：]\s*+(?P<quote>[\"'“„‘]?)(?P<value>[^\"'”“’\s,}}{{]*+)",
     re.IGNORECASE,
 )
-_ARGUMENTS = re.compile(r"[\"'“„‘{,\s](?:params|arguments|args|parameters|(?:tool|action)_input)[\"'”“’]?\s*+[:=：]", re.IGNORECASE)  # fmt: skip
-_EXPLICIT_KEY = re.compile(
+_ARGUMENTS = pattern(r"[\"'“„‘{,\s](?:params|arguments|args|parameters|(?:tool|action)_input)[\"'”“’]?\s*+[:=：]", re.IGNORECASE)  # fmt: skip
+_EXPLICIT_KEY = pattern(
     rf"[\"'“„‘{{,\s](?:{_EXPLICIT}|action_input)[\"'”“’]?\s*+[:=：]", re.IGNORECASE
 )
-_FIRST_KEY = re.compile(r"\{\s*+[\"'“‘]?([\w.-]++)[\"'”’]?\s*+[:=：]\s*+[{\"\[]")
-_STUB = re.compile(r"[{\[]\s*+\{?\s*+[\"'“]\w{0,16}[\"'”]?\s*+:?\s*+[\"'“]?\Z")
-_DOCUMENT = re.compile(
+_FIRST_KEY = pattern(r"\{\s*+[\"'“‘]?([\w.-]++)[\"'”’]?\s*+[:=：]\s*+[{\"\[]")
+_STUB = pattern(r"[{\[]\s*+\{?\s*+[\"'“]\w{0,16}[\"'”]?\s*+:?\s*+[\"'“]?\Z")
+_DOCUMENT = pattern(
     r"(?m)^[ \t]*(?:#{1,6}[ \t]|\|.*\||>|\*\*[^*\n]+\*\*:?[ \t]*$|(?:User|Human|Assistant|System)[ \t]*:)"
 )
-_RUN_ON = re.compile(
+_RUN_ON = pattern(
     r"\s*\n[ \t]*\**(?:User|Human|Assistant|System|Tool|Result|Results|Output|Observation|Response|Tool (?:result|output|response)|结果|输出|用户|观察)\**[ \t]*[:：]",
     re.IGNORECASE,
 )
-_CODE = re.compile(r"(?ms)^[ \t]*```.*?^[ \t]*```")
-_SEPARATOR = re.compile(r"[\s,;，；]*")
+_CODE = pattern(r"(?ms)^[ \t]*```.*?^[ \t]*```")
+_SEPARATOR = pattern(r"[\s,;，；]*")
 _LANGUAGES = CALL_LANGUAGES | {"python", "javascript", "js"}
 _LOOK = 4000
 _NAME_WITHIN = 1000

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from .nouns import Found, ParsedCall, Tools, Unreadable
+from .pattern import pattern
 from .scan import Block, scan
 from .shape import calls_in
 from .strict import decode
 
-_SPACE = re.compile(r"\s+")
+_SPACE = pattern(r"\s+")
 _MAX_OUTPUT = 1_000_000
 
 

@@ -6,26 +6,27 @@ import re
 from dataclasses import dataclass
 
 from .nouns import Source
+from .pattern import pattern
 
 INVISIBLE = (
     " \t\r\n\f\v\ufeff\u200b\u200c\u200d\u200e\u200f\u2060\xa0\u3000"
     "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 )
 
-_EDGE = re.compile(
+_EDGE = pattern(
     r"(?:[\s\ufeff\u200b\u2060]++|<\|(?:im_start|start_header_id|START_OF_TURN_TOKEN)\|>(?:assistant)?"
     r"|<\|(?:end_header_id|assistant|CHATBOT_TOKEN|begin_of_text|im_sep|START_RESPONSE)\|>(?:assistant)?"
     r"|<｜(?:Assistant|begin▁of▁sentence)｜>|<start_of_turn>(?:model)?|<s>|<bos>)*+"
 )
-_STOP = re.compile(
+_STOP = pattern(
     r"<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|return|END_OF_TURN_TOKEN|END_RESPONSE|end_of_turn|eos)\|>"
     r"|<｜end▁of▁sentence｜>|<end_of_turn>|<eos>|</s>|<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>"
     r"|<\|(?:user|assistant|observation)\|>"
 )
-_HINT = re.compile(r"<[|｜/se]")
-_OPEN_FENCE = re.compile(r"(?:```+|~~~+|'''+|`)[ \t]*+([\w+-]*+)[ \t]*+\r?\n?[ \t]*+\Z")
-_CLOSE_FENCE = re.compile(r"\s*+(?:```+|~~~+|'''+|`)")
-_EXTRA_CLOSERS = re.compile(r"[\s}\]);]*+\Z")
+_HINT = pattern(r"<[|｜/se]")
+_OPEN_FENCE = pattern(r"(?:```+|~~~+|'''+|`)[ \t]*+([\w+-]*+)[ \t]*+\r?\n?[ \t]*+\Z")
+_CLOSE_FENCE = pattern(r"\s*+(?:```+|~~~+|'''+|`)")
+_EXTRA_CLOSERS = pattern(r"[\s}\]);]*+\Z")
 _MAX_FENCE = 16
 CALL_LANGUAGES = frozenset(
     {
@@ -97,7 +98,7 @@ def place(text: str, start: int, end: int) -> Place:
     return Place(opening.start(), closing.end(), opening.group(1).lower())
 
 
-_OPEN_TAG = re.compile(
+_OPEN_TAG = pattern(
     r"<(json|action|actions|call|request|command|tool_request|execute_tool|use_tool)>\s*+\Z"
 )
 

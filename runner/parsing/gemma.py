@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from .lenient import MAX_LOOSE, Loose
 from .marked import CUT_MARK
 from .nouns import Fault, Found, RawCall, Reading, Source, Unreadable
+from .pattern import pattern
 
-_HEAD = re.compile(
+_HEAD = pattern(
     r"\s*+(?:<\|tool_call>|<start_function_call>)?\s*+call:\s*+(?P<name>[\w.-]+)\s*+(?=\{)"
 )
-_OPEN = re.compile(
+_OPEN = pattern(
     r"\s*+(?:<\|tool_call>|<start_function_call>)?\s*+(?:c|ca|cal|call|call:\s*+[\w.-]*+\s*+)?\Z"
 )
-_CLOSE = re.compile(r"\s*+(?:<tool_call\|>|<end_function_call>|<start_function_response>)?")
+_CLOSE = pattern(r"\s*+(?:<tool_call\|>|<end_function_call>|<start_function_response>)?")
 _QUOTES = ('<|"|>', "<escape>")
-_KEY = re.compile(r"\s*+([^:{}\[\],\"'<>]{1,200}?)\s*+(?=:)")
+_KEY = pattern(r"\s*+([^:{}\[\],\"'<>]{1,200}?)\s*+(?=:)")
 
 
 class _Reader(Loose):

@@ -6,15 +6,16 @@ import re
 
 from .marked import CUT_MARK, value_at
 from .nouns import Answer, Fault, Found, RawCall, Reading, Source
+from .pattern import pattern
 
-_HEAD = re.compile(
+_HEAD = pattern(
     r"(?:<\|start\|>)?(?:assistant)?(?:\s*to=(?P<first>[\w.-]+))?\s*"
     r"(?:<\|channel\|>\s*(?P<channel>\w+)(?:\s*to=(?P<second>[\w.-]+))?\s*(?:code|json)?\s*(?:<\|constrain\|>\s*\w+\s*)?)?"
     r"<\|message\|>\s*"
 )
-_END = re.compile(r"<\|(?:end|return|call|start|channel)\|>")
-_CLOSE = re.compile(r"\s*(?:<\|(?:end|return|call)\|>\s*)?")
-_ANY = re.compile(r"<\|(?:start|channel|message|constrain)\|>|\bto=functions")
+_END = pattern(r"<\|(?:end|return|call|start|channel)\|>")
+_CLOSE = pattern(r"\s*(?:<\|(?:end|return|call)\|>\s*)?")
+_ANY = pattern(r"<\|(?:start|channel|message|constrain)\|>|\bto=functions")
 
 
 def parse(source: Source, position: int) -> Reading:

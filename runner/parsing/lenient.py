@@ -11,20 +11,21 @@ import re
 from typing import Any
 
 from .nouns import Unreadable
+from .pattern import pattern
 from .scan import MAX_DEPTH
 
 MAX_LOOSE = 64_000
 
-_SPACE = re.compile(r"(?:[\s\ufeff\u200b\u2060]++|//[^\n]*+|/\*.*?\*/|#[^\n]*+)*+", re.DOTALL)
-_NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]{1,64}|(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![\w.])")  # fmt: skip
-_WORD = re.compile(r"[A-Za-z_][\w.-]*+")
-_END = re.compile(r"\s*+(?:[,:}\])=;，：]|\Z|//|#|/\*)")
-_RAW_TEXT = re.compile(r"[^\\\"'“”„‘’]++")
-_PATH = re.compile(r"(?:[A-Za-z]:|\\|[\w$.-]*+)(?:\\[\w$.() -]++)++\\?")
-_PATH_WITHIN = re.compile(r"([A-Za-z]:(?:\\[\w$.()-]++)++)")
+_SPACE = pattern(r"(?:[\s\ufeff\u200b\u2060]++|//[^\n]*+|/\*.*?\*/|#[^\n]*+)*+", re.DOTALL)
+_NUMBER = pattern(r"[+-]?(?:0[xX][0-9a-fA-F]{1,64}|(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![\w.])")  # fmt: skip
+_WORD = pattern(r"[A-Za-z_][\w.-]*+")
+_END = pattern(r"\s*+(?:[,:}\])=;，：]|\Z|//|#|/\*)")
+_RAW_TEXT = pattern(r"[^\\\"'“”„‘’]++")
+_PATH = pattern(r"(?:[A-Za-z]:|\\|[\w$.-]*+)(?:\\[\w$.() -]++)++\\?")
+_PATH_WITHIN = pattern(r"([A-Za-z]:(?:\\[\w$.()-]++)++)")
 _KNOWN_MARKS = frozenset("ntrbfu/\\\"'\n")
-_BAD_UNICODE = re.compile(r"(?<!\\)\\u(?![0-9a-fA-F]{4})")
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_BAD_UNICODE = pattern(r"(?<!\\)\\u(?![0-9a-fA-F]{4})")
+_ESCAPE = pattern(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _PLAIN = {
     "n": "\n",
     "t": "\t",
@@ -252,7 +253,7 @@ def _joined(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-_DRIVE = re.compile(r"[C-PR-Z]:(?:\\[\w.()-][\w.() -]*)+\\?")
+_DRIVE = pattern(r"[C-PR-Z]:(?:\\[\w.()-][\w.() -]*)+\\?")
 
 
 def drive_path(body: str) -> bool:
@@ -260,7 +261,7 @@ def drive_path(body: str) -> bool:
     return bool(_DRIVE.fullmatch(body))
 
 
-_WRITTEN_PATH = re.compile(r'"([C-PR-Z]:\\[A-Za-z][^"\n]*)"')
+_WRITTEN_PATH = pattern(r'"([C-PR-Z]:\\[A-Za-z][^"\n]*)"')
 
 
 def holds_bare_path(text: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from .lenient import decode_loosely
 from .nouns import Fault, Found, RawCall, Reading, Source, Unreadable
+from .pattern import pattern
 from .shape import calls_in
 from .strict import decode
 
@@ -42,7 +43,7 @@ def value_at(source: Source, at: int) -> Value | Fault:
         return Fault(error.reason, error.detail, at, block.end)
 
 
-_AFTER_CUT = re.compile(r"\n[ \t]*(?:</?[a-zA-Z_]|<[|｜]|\[/?[A-Z])")
+_AFTER_CUT = pattern(r"\n[ \t]*(?:</?[a-zA-Z_]|<[|｜]|\[/?[A-Z])")
 
 
 def _unclosed(source: Source, at: int) -> Fault:
@@ -97,7 +98,7 @@ class Wrapped:
         return Fault("malformed", "There is no JSON object between the call markers.", position, len(text))  # fmt: skip
 
 
-_SPACE = re.compile(r"[\s,;\ufeff\u200b]*+")
+_SPACE = pattern(r"[\s,;\ufeff\u200b]*+")
 
 
 def _space(text: str, at: int) -> int:
@@ -154,7 +155,7 @@ class Named:
         return Fault("malformed", "The call markers hold no tool name with JSON arguments.", position, len(text))  # fmt: skip
 
 
-_ID = re.compile(r"call_\w+\Z")
+_ID = pattern(r"call_\w+\Z")
 
 
 def _named(name: str, arguments: dict[str, Any], source: Source) -> RawCall:

@@ -10,26 +10,27 @@ from .lenient import MAX_LOOSE, Loose, drive_path
 from .marked import CUT_MARK
 from .names import resolve_name
 from .nouns import MAX_CALLS, Answer, Fault, Found, RawCall, Reading, Source, Tools, Unreadable
+from .pattern import pattern
 
 MAX_LEAD = 300
 
-_HEAD = re.compile(
+_HEAD = pattern(
     r"\s*+(?P<name>(?:(?:functions|default_api|tools)\.)?[A-Za-z_][\w-]*+)(?P<call>\.call)?\s*+\("
 )
-_KEYWORD = re.compile(r"\s*+([A-Za-z_]\w*+)\s*+=(?!=)")
-_LINE = re.compile(
+_KEYWORD = pattern(r"\s*+([A-Za-z_]\w*+)\s*+=(?!=)")
+_LINE = pattern(
     r"(?m)^[ \t>]*(?:```[\w]*[ \t]*)?(?P<start>\[?(?:print\()?(?:(?:functions|default_api|tools)\.)?(?P<name>[A-Za-z_][\w-]*)(?:\.call)?\()"
 )
-_TAG = re.compile(
+_TAG = pattern(
     r"(?:<\|python_tag\|>|<\|python_start\|>|<\|tool_call_start\|>|<TOOLCALL>|<tool_code>|<tool_call>|<function_calls>)\s*+"
 )
-_TAG_END = re.compile(
+_TAG_END = pattern(
     r"\s*(?:<\|python_end\|>|<\|tool_call_end\|>|</TOOLCALL>|</tool_code>|</tool_call>|</function_calls>)?"
 )
 _CALLING_FENCES = frozenset({"tool_code", "tool_call", "tool_calls", "tool", "tool_use"})
 
 
-_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U000[0-9a-fA-F]{5}|.)", re.DOTALL)
+_ESCAPE = pattern(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U000[0-9a-fA-F]{5}|.)", re.DOTALL)
 _MEANS = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "\n": ""}
 
 

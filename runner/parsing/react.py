@@ -6,17 +6,18 @@ import re
 
 from .marked import CUT_MARK, value_at
 from .nouns import Answer, Fault, Found, RawCall, Reading, Source
+from .pattern import pattern
 from .pythoncall import read_calls
 from .shape import calls_in
 
-_ACTION = re.compile(r"(?m)^[ \t]*\**Action\**[ \t]*\**:\**[ \t]*(?P<name>[^\n(]*)")
-_INPUT = re.compile(r"\s*^[ \t]*\**Action[ _]Input\**[ \t]*\**:\**[ \t]*", re.MULTILINE)
-_FENCE = re.compile(r"\s*(?:```+|''')[ \t]*[\w]*[ \t]*\r?\n?\s*")
-_FENCE_END = re.compile(r"\s*(?:```+|''')")
-_FINAL = re.compile(r"(?m)^[ \t]*\**Final Answer\**[ \t]*\**:\**[ \t]*")
-_NOTHING = re.compile(r"(?:None|null|N/A)[ \t]*(?:\n|\Z)")
+_ACTION = pattern(r"(?m)^[ \t]*\**Action\**[ \t]*\**:\**[ \t]*(?P<name>[^\n(]*)")
+_INPUT = pattern(r"\s*^[ \t]*\**Action[ _]Input\**[ \t]*\**:\**[ \t]*", re.MULTILINE)
+_FENCE = pattern(r"\s*(?:```+|''')[ \t]*[\w]*[ \t]*\r?\n?\s*")
+_FENCE_END = pattern(r"\s*(?:```+|''')")
+_FINAL = pattern(r"(?m)^[ \t]*\**Final Answer\**[ \t]*\**:\**[ \t]*")
+_NOTHING = pattern(r"(?:None|null|N/A)[ \t]*(?:\n|\Z)")
 _MAX_GAP = 1000
-_NAME = re.compile(r"[`\"'\[]?([A-Za-z_][\w.:-]*)[`\"'\]]?")
+_NAME = pattern(r"[`\"'\[]?([A-Za-z_][\w.:-]*)[`\"'\]]?")
 
 
 def parse(source: Source, _position: int) -> Reading:

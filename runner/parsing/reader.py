@@ -25,6 +25,7 @@ from .nouns import (
     Tools,
     Unreadable,
 )
+from .pattern import pattern
 from .pythoncall import first_line
 from .reasoning import answer_of, take_away
 from .shape import calls_in
@@ -34,11 +35,11 @@ from .xmlcalls import first_tag
 
 _MAX_HITS = 32
 _QUOTING = frozenset("`\"'“‘「『>")
-_RUN_ON_TAG = re.compile(
+_RUN_ON_TAG = pattern(
     r"\s*(?:<(?:tool_response|response|function_results?|tool_result|observation)>|Observation:|<\|)"
 )
 _FENCED = CALL_LANGUAGES | {"python", "javascript", "js"}
-_SCHEMA = re.compile(r'"(?:parameters|input_schema)"\s*:\s*\{\s*"type"\s*:\s*"object"')
+_SCHEMA = pattern(r'"(?:parameters|input_schema)"\s*:\s*\{\s*"type"\s*:\s*"object"')
 EMPTY = "The reply is empty. Answer, or call a tool."
 
 
@@ -272,7 +273,7 @@ def _holds_reasoning(source: Source, found: Found) -> bool:
     return any(found.start < start and end < found.end for start, end in source.removed)
 
 
-_MENTION = re.compile(r"(?:<[^>\s]*>|\[[A-Z_]+\]|✿\w+✿|functions\.|call:)[ \t]+[^\s{\[<]")
+_MENTION = pattern(r"(?:<[^>\s]*>|\[[A-Z_]+\]|✿\w+✿|functions\.|call:)[ \t]+[^\s{\[<]")
 
 
 def _is_mention(text: str, at: int) -> bool:

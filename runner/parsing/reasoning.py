@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from .pattern import pattern
 from .scan import scan
 
 _TAGS = "think|thinking|thought|reasoning|reflection|scratchpad|analysis|seed:think"
-_TAG = re.compile(
+_TAG = pattern(
     rf"<(?=[/trsaTRSA])(?P<close>/)?(?:{_TAGS})>|\[(?P<close2>/)?THINK\]|(?P<open3>◁think▷)|(?P<close3>◁/think▷)",
     re.IGNORECASE,
 )
 _HINTS = ("<", "[THINK]", "[/THINK]", "◁")
-_PYTHON_CALL = re.compile(r"[ \t]*+[\w.]++\(\s*+\w++\s*+=")
+_PYTHON_CALL = pattern(r"[ \t]*+[\w.]++\(\s*+\w++\s*+=")
 _MAX_TAGS = 512
-_AT_LINE_START = re.compile(r"(?:^|\n|>|\])[ \t]*\Z")
-_WRAPPER = re.compile(r"\s*<(answer|response|final|output)>(.*)</\1>\s*\Z", re.DOTALL)
+_AT_LINE_START = pattern(r"(?:^|\n|>|\])[ \t]*\Z")
+_WRAPPER = pattern(r"\s*<(answer|response|final|output)>(.*)</\1>\s*\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

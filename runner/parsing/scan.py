@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from .pattern import pattern
+
 MAX_DEPTH = 64
 MAX_BLOCKS = 256
 
 _QUOTE = "[\"'“„‘]"
-_TOKEN = re.compile(rf"[{{\[](?:\s*+[rb]?({_QUOTE}))?|[}}\]]|[,:=(，：]\s*+[rb]?({_QUOTE})")
-_OPENER = re.compile(rf"[{{\[](?:\s*+[rb]?({_QUOTE}))?()")
-_DOUBLE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_SINGLE = re.compile(r"'[^'\\]*+(?:\\.[^'\\]*+)*+'(?=\s*+[,:}\]，：])", re.DOTALL)
-_SMART_END = re.compile(r"[”“\"](?=\s*+[,:}\]，：])")
-_SINGLE_END = re.compile(r"['’](?=\s*+[,:}\]，：])")
-_STRUCTURAL = re.compile(
+_TOKEN = pattern(rf"[{{\[](?:\s*+[rb]?({_QUOTE}))?|[}}\]]|[,:=(，：]\s*+[rb]?({_QUOTE})")
+_OPENER = pattern(rf"[{{\[](?:\s*+[rb]?({_QUOTE}))?()")
+_DOUBLE = pattern(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_SINGLE = pattern(r"'[^'\\]*+(?:\\.[^'\\]*+)*+'(?=\s*+[,:}\]，：])", re.DOTALL)
+_SMART_END = pattern(r"[”“\"](?=\s*+[,:}\]，：])")
+_SINGLE_END = pattern(r"['’](?=\s*+[,:}\]，：])")
+_STRUCTURAL = pattern(
     r"\{\s*+(?:[\"'“„{\[]|[A-Za-z_]\w*+\s*+[:=]|//|#|/\*|\Z)|\[\s*+(?:[{\[\"']|[a-z_.]+\(|\Z)"
 )
 

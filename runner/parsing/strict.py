@@ -8,11 +8,12 @@ import re
 from typing import Any
 
 from .nouns import Unreadable
+from .pattern import pattern
 from .scan import MAX_DEPTH
 
-_STRING = re.compile(r'"[^"\\]*+(?:\\.?[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
+_STRING = pattern(r'"[^"\\]*+(?:\\.?[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
-_BRACKETS = re.compile(r"[^{}\[\]]++")
+_BRACKETS = pattern(r"[^{}\[\]]++")
 _MAX_ENCODINGS = 3
 
 

@@ -7,55 +7,56 @@ import re
 from . import blocks, gemma, harmony, pythoncall, react, xmlcalls
 from .marked import Named, Wrapped
 from .nouns import Reading, Recogniser, Source
+from .pattern import pattern
 
 _B, _U = "[|｜]", "[_▁]"
 _SEP = rf"<{_B}tool{_U}sep{_B}>"
 
-_HERMES = Wrapped(re.compile(r"<tool_call>"), re.compile(r"</tool_call>"))
+_HERMES = Wrapped(pattern(r"<tool_call>"), pattern(r"</tool_call>"))
 _TAGS = Wrapped(
-    re.compile(
+    pattern(
         r"<(?:tool_calls|function_calls?|TOOLCALL|tool_use|tool|functioncall)>|<\|tool_call\|>"
     ),
-    re.compile(
+    pattern(
         r"</(?:tool_calls|function_calls?|TOOLCALL|tool_use|tool|functioncall)>|<\|/tool_call\|>|<\|end_tool_call\|>"
     ),
 )
-_LLAMA = Wrapped(re.compile(r"<\|python_tag\|>"), re.compile(r"<\|e[om][tm]_id\|>"))
+_LLAMA = Wrapped(pattern(r"<\|python_tag\|>"), pattern(r"<\|e[om][tm]_id\|>"))
 _ACTIONS = Wrapped(
-    re.compile(
+    pattern(
         r"<\|START_ACTION\|>|<\|action_start\|>\s*<\|(?:plugin|interpreter)\|>|<\|tool_call_start\|>|<\|tools_prefix\|>"
     ),
-    re.compile(r"<\|END_ACTION\|>|<\|action_end\|>|<\|tool_call_end\|>|<\|tools_suffix\|>"),
+    pattern(r"<\|END_ACTION\|>|<\|action_end\|>|<\|tool_call_end\|>|<\|tools_suffix\|>"),
 )
-_PHI = Wrapped(re.compile(r"functools(?=\[)"), re.compile(r"(?!)"))
-_MISTRAL_LIST = Wrapped(re.compile(r"\[TOOL_CALLS\]"), re.compile(r"\[/TOOL_CALLS\]"))
+_PHI = Wrapped(pattern(r"functools(?=\[)"), pattern(r"(?!)"))
+_MISTRAL_LIST = Wrapped(pattern(r"\[TOOL_CALLS\]"), pattern(r"\[/TOOL_CALLS\]"))
 _MISTRAL_NAMED = Named(
-    re.compile(r"\[TOOL_CALLS\]\s*(?P<name>[\w.-]+)\s*(?:\[CALL_ID\]\s*\w+\s*)?(?:\[ARGS\]\s*)?"),
-    re.compile(r""),
+    pattern(r"\[TOOL_CALLS\]\s*(?P<name>[\w.-]+)\s*(?:\[CALL_ID\]\s*\w+\s*)?(?:\[ARGS\]\s*)?"),
+    pattern(r""),
 )
 _DEEPSEEK = Named(
-    re.compile(
+    pattern(
         rf"(?:<{_B}tool{_U}calls{_U}begin{_B}>\s*)?<{_B}tool{_U}call{_U}begin{_B}>\s*(?:function\s*{_SEP})?\s*"
         rf"(?P<name>[\w.:-]+)\s*(?:{_SEP})?\s*(?:```(?:json)?\s*)?"
     ),
-    re.compile(
+    pattern(
         rf"(?:\s*```)?(?:\s*<{_B}tool{_U}call{_U}end{_B}>)?(?:\s*<{_B}tool{_U}calls{_U}end{_B}>)?"
     ),
 )
 _KIMI = Named(
-    re.compile(
+    pattern(
         r"(?:<\|tool_calls_section_begin\|>\s*)?(?:<\|tool_call_begin\|>)?\s*(?P<name>[\w.-]+)(?::\d+)?\s*<\|tool_call_argument_begin\|>\s*"
     ),
-    re.compile(r"(?:\s*<\|tool_call_end\|>)?(?:\s*<\|tool_calls_section_end\|>)?"),
+    pattern(r"(?:\s*<\|tool_call_end\|>)?(?:\s*<\|tool_calls_section_end\|>)?"),
 )
 _QWEN_AGENT = Named(
-    re.compile(r"✿FUNCTION✿\s*[:：]\s*(?P<name>[\w.-]+)\s*✿ARGS✿\s*[:：]\s*"),
-    re.compile(r"(?:\s*✿(?:RESULT|RETURN)✿.*)?", re.DOTALL),
+    pattern(r"✿FUNCTION✿\s*[:：]\s*(?P<name>[\w.-]+)\s*✿ARGS✿\s*[:：]\s*"),
+    pattern(r"(?:\s*✿(?:RESULT|RETURN)✿.*)?", re.DOTALL),
 )
-_FUNCTIONARY = Named(re.compile(r">>>\s*(?P<name>[\w.-]+)\s*\n\s*"), re.compile(r""), optional=True)
+_FUNCTIONARY = Named(pattern(r">>>\s*(?P<name>[\w.-]+)\s*\n\s*"), pattern(r""), optional=True)
 _BRACKETED = Named(
-    re.compile(r"\[tool:\s*(?P<name>[\w.-]+)\]\s*"),
-    re.compile(r"(?:\s*\[/(?:tool:)?\s*[\w.-]*\])?"),
+    pattern(r"\[tool:\s*(?P<name>[\w.-]+)\]\s*"),
+    pattern(r"(?:\s*\[/(?:tool:)?\s*[\w.-]*\])?"),
 )
 
 

@@ -10,16 +10,17 @@ from typing import Any
 from .marked import CUT_MARK, value_at
 from .names import resolve_name
 from .nouns import Fault, Found, RawCall, Reading, Source, Unreadable
+from .pattern import pattern
 from .strict import decode
 
 _NS = r"(?:[\w-]+:|｜DSML｜)?"
-_FUNCTION = re.compile(
+_FUNCTION = pattern(
     rf"<{_NS}(?P<tag>function|invoke|tool_call|tool|call)(?:\s*=\s*[\"']?(?P<a>[^>\"'\s]+)[\"']?|\s+name\s*=\s*[\"'](?P<b>[^\"'>]+)[\"'])[^>]*?(?P<self>/)?>"
 )
-_GLM = re.compile(
+_GLM = pattern(
     r"<(?:longcat_)?tool_call>\s*(?P<a>[\w.-]+)\s*(?=<(?:longcat_)?arg_key>|</(?:longcat_)?tool_call>|<(?:longcat_)?tool_call>|\Z)"
 )
-_AROUND = re.compile(
+_AROUND = pattern(
     r"(?:\s|</?(?:[\w-]+:|｜DSML｜)?(?:tool_calls?|function_calls?|invoke_calls|tool_use|TOOLCALL|xml)>"
     r"|<[|｜]tool[_▁]calls?[_▁](?:begin|end)[|｜]>|(?:function)?<[|｜]tool[_▁]sep[|｜]>)*+"
 )
@@ -153,7 +154,7 @@ def _closers(text: str, at: int) -> int:
     return at
 
 
-_CLOSING = re.compile(
+_CLOSING = pattern(
     r"\s*(?:</(?:[\w-]+:|｜DSML｜)?(?:tool_calls?|function_calls?|tool_use|TOOLCALL|xml)>|<[|｜]tool[_▁]calls?[_▁]end[|｜]>)"
 )
 
@@ -187,7 +188,7 @@ def _properties(source: Source, name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-_OWN_LINES = re.compile(r"\r?\n(.*?)\r?\n[ \t]*|\r?\n", re.DOTALL)
+_OWN_LINES = pattern(r"\r?\n(.*?)\r?\n[ \t]*|\r?\n", re.DOTALL)
 
 
 def typed(text: str, schema: Any) -> Any:
@@ -218,23 +219,23 @@ def _takes_text(schema: Any) -> bool:
 
 FUNCTION = Tagged(
     call=_FUNCTION,
-    parameter=re.compile(
+    parameter=pattern(
         rf"<{_NS}(?:parameter|param|arg|argument)(?:\s*=\s*[\"']?(?P<k>[^>\"'\s]+)[\"']?|\s+name\s*=\s*[\"'](?P<l>[^\"'>]+)[\"'])[^>]*>"
     ),
-    parameter_end=re.compile(rf"</{_NS}(?:parameter|param|arg|argument)>"),
-    call_end=re.compile(rf"</{_NS}(?:function|invoke|tool_call|tool|call)>"),
+    parameter_end=pattern(rf"</{_NS}(?:parameter|param|arg|argument)>"),
+    call_end=pattern(rf"</{_NS}(?:function|invoke|tool_call|tool|call)>"),
 )
 GLM = Tagged(
     call=_GLM,
-    parameter=re.compile(
+    parameter=pattern(
         r"<(?:longcat_)?arg_key>\s*(?P<k>[^<>]+?)\s*</(?:longcat_)?arg_key>\s*<(?:longcat_)?arg_value>"
     ),
-    parameter_end=re.compile(r"</(?:longcat_)?arg_value>"),
-    call_end=re.compile(r"</(?:longcat_)?tool_call>"),
-    around=re.compile(r"\s*+"),
+    parameter_end=pattern(r"</(?:longcat_)?arg_value>"),
+    call_end=pattern(r"</(?:longcat_)?tool_call>"),
+    around=pattern(r"\s*+"),
 )
 _MAX_TAGS = 64
-_TAG = re.compile(r"(?m)^[ \t]*<(?P<a>[A-Za-z_][\w-]*)>")
+_TAG = pattern(r"(?m)^[ \t]*<(?P<a>[A-Za-z_][\w-]*)>")
 
 
 def first_tag(source: Source) -> re.Match[str] | None:
