@@ -23,7 +23,7 @@ from .config import Config
 from .context.history import Checker
 from .context.loopguard import LoopGuard
 from .context.window import Window
-from .events import PLAIN_FIELDS, Event, Listener
+from .events import PLAIN_FIELDS, Emit, Event, Listener
 from .log import get_logger
 from .model.base import Model, ModelInfo
 from .plugins import Plugins
@@ -150,12 +150,10 @@ class Reporter:
         """Records an event. `clean` holds values that were redacted already."""
         root = self._root
         root.seq += 1
-        redacted = self._redactor.value
-        values = {
-            key: value if key in PLAIN_FIELDS else redacted(value) for key, value in data.items()
-        }
-        values.update(clean)
-        values.update(self._extra)
+        for key, value in data.items():
+            if value and key not in PLAIN_FIELDS:
+                data[key] = self._redactor.value(value)
+        values = {**data, **clean, **self._extra}
         event = Event(
             root.seq,
             datetime.now(UTC).isoformat()[:-6] + "Z",
@@ -252,9 +250,10 @@ class SessionState:
             agent=self.agent,
         )
 
-    def emit(self, type_: str, *, clean: Mapping[str, Any] = NOTHING, **data: Any) -> None:
-        """Records an event of this session."""
-        self.reporter.emit(type_, clean=clean, **data)
+    @property
+    def emit(self) -> Emit:
+        """Records an event of this session: `emit("tool.started", call_id=…)`."""
+        return self.reporter.emit
 
 
 @dataclass(slots=True, kw_only=True)

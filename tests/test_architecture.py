@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -16,26 +17,51 @@ MAX_FILE, MAX_FUNCTION = 400, 50
 # Functions longer than 50 lines, each with its reason.
 LONG_FUNCTIONS: dict[str, str] = {}
 
-# Bottom up. A module may import only from lines above its own, or from modules listed before it
-# on its own line. A name with a star stands for the whole package.
-LAYERS = (
-    "types errors skill events log",
-    "settings config_check config_names config_read config starter",
-    "redact context.tokens calls.keys calls.clean calls.compact calls.schema",
-    "parsing.* hookspecs catalog.* record.trajectory calls.*leaves",
-    "model.* plugins context.loopguard context.history context.window",
-    "slots shellhooks plugin_loading record.resume state",
-    "calls.attempt calls.verdict calls.execute calls.finish calls.admit calls.batch",
-    "builtins offering summary asking reading endings loop",
-    "opening session subagent memory board",
-    "runner",
-    "record.*upper cli.* __main__ __init__",
+# Bottom up. A module may import from its own layer and those below, never from one above.
+# The first pattern that fits a module's name decides where it belongs.
+LAYERS: tuple[tuple[str, str], ...] = (
+    ("nouns", "types errors skill events log"),
+    (
+        "the loop's callers",
+        "__init__ __main__ cli cli.* drill view record.player record.replay record.export",
+    ),
+    ("the front door", "runner"),
+    ("sessions", "session revise opening subagent board"),
+    ("the loop", "loop asking offering reading summary endings builtins memory"),
+    ("calls", "calls.admit calls.batch calls.execute calls.attempt calls.finish calls.verdict"),
+    ("state", "state"),
+    (
+        "machinery",
+        "model.* plugins plugin_loading shellhooks context.* calls.process* calls.child record.*",
+    ),
+    ("leaves", "*"),
 )
+ORDER = (
+    "nouns",
+    "leaves",
+    "machinery",
+    "state",
+    "calls",
+    "the loop",
+    "sessions",
+    "the front door",
+    "the loop's callers",
+)
+
+
+def layer_of(module: str) -> str:
+    return next(
+        layer for layer, names in LAYERS if any(fnmatchcase(module, name) for name in names.split())
+    )
 
 
 def name_of(path: Path) -> str:
     relative = path.relative_to(ROOT).with_suffix("")
-    parts = relative.parts[:-1] if relative.name == "__init__" and len(relative.parts) > 1 else relative.parts
+    parts = (
+        relative.parts[:-1]
+        if relative.name == "__init__" and len(relative.parts) > 1
+        else relative.parts
+    )
     return ".".join(parts)
 
 
@@ -56,6 +82,13 @@ def imports_of(path: Path) -> set[str]:
     return {name for name in found if name != name_of(path)}
 
 
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_point_down(path: Path) -> None:
+    here = ORDER.index(layer_of(name_of(path)))
+    wrong = [m for m in sorted(imports_of(path)) if m in NAMES and ORDER.index(layer_of(m)) > here]
+    assert not wrong, f"{name_of(path)} ({ORDER[here]}) may not import {wrong}"
+
+
 NAMES = {name_of(path) for path in MODULES}
 GRAPH = {name_of(path): imports_of(path) for path in MODULES}
 
@@ -66,7 +99,7 @@ def test_there_are_no_import_cycles() -> None:
     def visit(name: str, trail: tuple[str, ...]) -> None:
         if seen.get(name) == 2:
             return
-        assert name not in trail, f"cycle: {' → '.join([*trail[trail.index(name):], name])}"
+        assert name not in trail, f"cycle: {' → '.join([*trail[trail.index(name) :], name])}"
         for there in sorted(GRAPH.get(name, ())):
             visit(there, (*trail, name))
         seen[name] = 2
@@ -96,7 +129,9 @@ def test_what_others_use_says_what_it_is_for(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     assert ast.get_docstring(tree), "no module docstring"
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+        if isinstance(
+            node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+        ) and not node.name.startswith("_"):
             assert ast.get_docstring(node), f"{node.name} has no docstring"
 
 
@@ -111,7 +146,14 @@ def test_only_its_adapter_imports_litellm() -> None:
         name_of(path)
         for path in MODULES
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if (isinstance(node, ast.Import) and any(a.name.split(".")[0] == "litellm" for a in node.names))
-        or (isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == "litellm")
+        if (
+            isinstance(node, ast.Import)
+            and any(a.name.split(".")[0] == "litellm" for a in node.names)
+        )
+        or (
+            isinstance(node, ast.ImportFrom)
+            and not node.level
+            and (node.module or "").split(".")[0] == "litellm"
+        )
     }
     assert importers <= {"model.litellm"}

@@ -16,7 +16,7 @@ from ..errors import RecordError, SessionError
 from ..events import SCHEMA, Event
 
 ID_RULE = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
 def check_id(session: str) -> str:
@@ -77,7 +77,7 @@ class Trajectory:
 
     def append(self, event: Event) -> None:
         """Writes the event as one line."""
-        data = (_encoder.encode(event.to_dict()) + "\n").encode("utf-8", "replace")
+        data = f"{_encode(event.to_dict())}\n".encode("utf-8", "replace")
         try:
             written = os.write(self._fd, data)
         except OSError as error:
