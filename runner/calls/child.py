@@ -236,8 +236,7 @@ def how_it_ended(code: int | None) -> str:
 
 
 def _command(order: Order, line: int) -> list[str]:
-    path = json.dumps([entry for entry in sys.path if entry.startswith("/")])
-    worker = [*_python(), str(line), path]
+    worker = [*_python(), str(line), _path()]
     if order.terms is None or order.level != "bwrap":
         return worker
     return [*confine.bubblewrap(order.terms, _needed()), *worker]
@@ -272,9 +271,8 @@ def probe() -> tuple[confine.Level, str]:
 
 def fault_of(level: Confining) -> str:
     """Why this way to confine does not work here, tried in a process of its own; empty: it does."""
-    path = json.dumps([entry for entry in sys.path if entry.startswith("/")])
     how = "landlock" if level == "landlock+seccomp" else "outside"
-    command = [*_python(), "probe", how, path]
+    command = [*_python(), "probe", how, _path()]
     if level == "bwrap":
         command = [*confine.bubblewrap(confine.terms_of((), "/nowhere", "/"), _needed()), *command]
     try:
@@ -288,6 +286,12 @@ def fault_of(level: Confining) -> str:
 
 def _python() -> list[str]:
     return [sys.executable, "-I", "-X", "utf8", PROGRAM]
+
+
+def _path() -> str:
+    """What can be imported here can be imported there, this package in any case."""
+    own = str(Path(PROGRAM).parents[2])
+    return json.dumps([os.path.abspath(entry) for entry in [*sys.path, own]])  # noqa: PTH100 - "" too
 
 
 def _needed() -> tuple[str, ...]:
