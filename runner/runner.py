@@ -256,7 +256,6 @@ class Runner:
         return Registry(
             c.paths.skills,
             project=c.project,
-            state=c.paths.state,
             extra=[s for s in given if isinstance(s, Skill)],
             environ=self._environ,
             hookspecs=arguments_of_hooks(),

@@ -32,7 +32,6 @@ class Registry:
         roots: Sequence[Path],
         *,
         project: Path,
-        state: Path | None = None,
         extra: Sequence[Skill] = (),
         disabled: Collection[str] = (),
         environ: Mapping[str, str] = os.environ,

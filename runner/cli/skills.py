@@ -110,10 +110,9 @@ def _registry(config: Config) -> Registry:
     registry = Registry(
         config.paths.skills,
         project=config.project,
-        state=config.paths.state,
         hookspecs=arguments_of_hooks(),
     )
-    registry.scan()
+    registry.scan(thorough=True)
     return registry
 
 
