@@ -9,6 +9,7 @@ from typing import Any
 SCHEMA = 1  # version of the trajectory; raised when a reader of the old one would misread the new
 KINDS = (
     "session.started",
+    "session.forked",
     "turn.started",
     "slot.waiting",
     "slot.acquired",
@@ -38,6 +39,7 @@ KINDS = (
     "agent.finished",
     "memory.saved",
     "turn.finished",
+    "turn.undone",
 )
 
 

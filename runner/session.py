@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Self
 
+from . import revise
+from .context.window import Step
 from .endings import account, ended
 from .errors import SessionError
 from .events import Event, Listener
@@ -105,6 +107,17 @@ class Session:
             raise SessionError("there is no turn to steer; use run()")
         self._state.turn.steered.append(text)
 
+    async def undo(self) -> str:
+        """Takes the last turn out of the conversation and gives its goal, to be run again or not.
+
+        What its tools did stays done. Raises `SessionError` in the middle of a turn, or without one.
+        """
+        return revise.undo(await self._idle())
+
+    async def compact(self) -> list[Step]:
+        """Makes the context about half as large; the steps it took. Raises in the middle of a turn."""
+        return await revise.compact(self._shared, await self._idle())
+
     async def close(self) -> None:
         """Lets the session go; it can be resumed by its id."""
         self.cancel()
@@ -122,6 +135,12 @@ class Session:
             self._state = await open_state(self._shared, self._plan)
             self._state.reporter.listeners += self._listeners
         return self._state
+
+    async def _idle(self) -> SessionState:
+        state = await self._open()
+        if self._busy:
+            raise SessionError(f"session {self.id!r} is in the middle of a turn; cancel it first")
+        return state
 
     async def _slotted(self, state: SessionState, turn: Turn) -> TurnResult:
         try:

@@ -27,6 +27,8 @@ SKILLS = {
 SESSIONS = {
     "list": Lazy(f"{_HERE}.sessions", "list_", "The sessions kept here, newest first."),
     "show": Lazy(f"{_HERE}.sessions", "show", "A session's conversation."),
+    "resume": Lazy(f"{_HERE}.sessions_go_on", "resume", "Go on where a session stopped."),
+    "fork": Lazy(f"{_HERE}.sessions_go_on", "fork_", "A new session from a point of an old one."),
     "rm": Lazy(f"{_HERE}.sessions", "rm", "Remove sessions."),
 }
 TRACE = {
@@ -43,7 +45,7 @@ COMMANDS = {
     "init": Lazy(f"{_HERE}.init", "init", "Write a config and the starter skills."),
     "run": Lazy(f"{_HERE}.run", "run", "One turn: a goal in, its answer out."),
     "skills": Lazy(__name__, "skills", "List, check, write and call skills."),
-    "sessions": Lazy(__name__, "sessions", "Look at and remove sessions."),
+    "sessions": Lazy(__name__, "sessions", "Look at, go on with and remove sessions."),
     "trace": Lazy(__name__, "trace", "What happened in a session."),
     "parse": Lazy(f"{_HERE}.parse", "parse", "What the parser sees in a text."),
     "config": Lazy(__name__, "config", "The settings in effect."),
@@ -151,7 +153,9 @@ skills = _group(
     "runner skills list",
     "runner skills check",
 )
-sessions = _group("sessions", SESSIONS, "Look at and remove sessions.", "runner sessions list")
+sessions = _group(
+    "sessions", SESSIONS, "Look at, go on with and remove sessions.", "runner sessions list"
+)
 trace = _group("trace", TRACE, "What happened in a session.", "runner trace show SESSION")
 config = _group("config", CONFIG, "The settings in effect.", "runner config show limits")
 root = _group(

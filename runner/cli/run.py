@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from typing import Any
 
 import click
 
@@ -37,6 +38,22 @@ EXIT_CODES = {
 }
 
 
+def turn_options(function: Callable[..., int]) -> Callable[..., int]:
+    """The options of every command that runs one turn."""
+    for option in reversed(_TURN_OPTIONS):
+        function = option(function)
+    return function
+
+
+_TURN_OPTIONS = (
+    click.option("--events", metavar="FILE", help="Every event as a JSON line; - is stderr."),
+    click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout."),
+    click.option("--yes", is_flag=True, help="Answer every question of the policy with yes."),
+    click.option("--max-iterations", type=int, metavar="N", help="Model requests at most."),
+    click.option("--no-stream", is_flag=True, help="Ask for whole replies."),
+)
+
+
 @command(
     'runner run "Which files mention API_KEY?"',
     'runner run "And in the tests?" --session keys --json',
@@ -44,28 +61,28 @@ EXIT_CODES = {
 )
 @click.argument("goal")
 @click.option("--session", metavar="ID", help="Go on with that session, or begin it.")
-@click.option("--events", metavar="FILE", help="Every event as a JSON line; - is stderr.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-@click.option("--yes", is_flag=True, help="Answer every question of the policy with yes.")
-@click.option("--max-iterations", type=int, metavar="N", help="Model requests at most.")
-@click.option("--no-stream", is_flag=True, help="Ask for whole replies.")
-def run(
+@turn_options
+def run(common: Common, goal: str, session: str | None, **options: Any) -> int:
+    """One turn: the model works on GOAL with the skills; the answer goes to stdout.
+
+    GOAL "-" reads stdin. Exit: 0 answered, 1 the model failed, 2 wrong usage or config,
+    3 max_iterations, 4 loop_stopped, 5 budget_exhausted, 130 cancelled.
+    """
+    return run_goal(common, _goal(goal), _checked(session), **options)
+
+
+def run_goal(
     common: Common,
     goal: str,
-    session: str | None,
+    name: str | None,
+    *,
     events: str | None,
     as_json: bool,
     yes: bool,
     max_iterations: int | None,
     no_stream: bool,
 ) -> int:
-    """One turn: the model works on GOAL with the skills; the answer goes to stdout.
-
-    GOAL "-" reads stdin. Exit: 0 answered, 1 the model failed, 2 wrong usage or config,
-    3 max_iterations, 4 loop_stopped, 5 budget_exhausted, 130 cancelled.
-    """
-    goal = _goal(goal)
-    name = _checked(session)
+    """Runs one turn as the options say, shows what came of it and gives the exit code."""
     config = common.load(limits={"max_iterations": max_iterations})
     with ExitStack() as stack:
         listeners: list[Listener] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -61,6 +61,14 @@ def rebuild(records: Iterable[Mapping[str, Any]], session: str) -> Rebuilt:
     return fold.made
 
 
+def before_last_goal(messages: Sequence[Message]) -> tuple[list[Message], str | None]:
+    """The conversation without its last turn, and that turn's goal; None when there was none."""
+    for index in range(len(messages) - 1, -1, -1):
+        if messages[index].mark == "goal":
+            return list(messages[:index]), messages[index].content
+    return list(messages), None
+
+
 class _Fold:
     def __init__(self, session: str) -> None:
         self.made = Rebuilt()
@@ -75,6 +83,7 @@ class _Fold:
             "tool.finished": self._finished,
             "note.added": self._noted,
             "turn.finished": self._turn_finished,
+            "turn.undone": self._turn_undone,
         }
 
     def take(self, record: Mapping[str, Any]) -> None:
@@ -170,6 +179,11 @@ class _Fold:
             if self.made.messages[-1].role != "assistant":
                 text = f"[The turn ended: {record.get('status')}]"
                 self.made.messages.append(Message(role="assistant", content=text))
+
+    def _turn_undone(self, _record: Mapping[str, Any]) -> None:
+        self.end_round()
+        self.made.messages, _goal = before_last_goal(self.made.messages)
+        self.made.interrupted = False
 
     def _count_ids(self) -> None:
         for call in self._round.calls if self._round else ():
