@@ -22,6 +22,7 @@ from .state import SessionState, Shared, Turn, TurnCancelled, TurnEnded
 from .types import JSON, Kind, Message, Status, ToolCall, ToolResult, TurnResult
 
 NUDGES = 2
+MOST_CALLS = 64  # of one reply; no batch worth making is larger
 NUDGE = "Your reply was empty. Answer the task now, or call a tool."
 
 
@@ -97,7 +98,11 @@ async def _admitted(
     shared: Shared, session: SessionState, turn: Turn, calls: tuple[ToolCall, ...], offer: Offer
 ) -> list[Item]:
     items: list[Item] = []
-    for call in calls:
+    for number, call in enumerate(calls):
+        if number >= MOST_CALLS:
+            why = f"not run: at most {MOST_CALLS} calls can be made in one reply; ask again for the rest"
+            items.append(refused(call, Kind.BUSY, why))
+            continue
         try:
             items.append(await admit(shared, session, turn, call, offer))
         except TurnCancelled:

@@ -26,11 +26,13 @@ from .log import get_logger
 from .memory import memory_tools
 from .model.base import Model, ModelInfo
 from .model.choose import choose, make_model
+from .observing import EventPump
 from .opening import Plan, new_id
 from .plugin_loading import load_plugins
 from .plugins import Plugins, arguments_of_hooks
 from .redact import Redactor
 from .session import Session
+from .skillhooks import SkillHooks
 from .slots import ModelGate, Slots
 from .state import Approver, Shared
 from .subagent import agent_tool
@@ -75,6 +77,8 @@ class Runner:
         self._info: ModelInfo | None = None
         self._policy: Policy | None = None
         self._watcher: Watcher | None = None
+        self._pump: EventPump | None = None
+        self._skill_hooks: SkillHooks | None = None
         self._other_models: dict[str, Model] = {}
         self.warnings: list[str] = list(config.warnings)
 
@@ -171,7 +175,7 @@ class Runner:
             policy=_started(self._policy),
             workspace=self.config.paths.workspace.resolve(),
             record=self._record,
-            listeners=listeners,
+            listeners=[*listeners, *([self._pump.put] if self._pump else ())],
             stream=stream,
         )
         session = Session(self.shared, _started(self._slots), plan)
@@ -185,6 +189,8 @@ class Runner:
         if self._watcher is not None:
             await shared.workers.run(self._watcher.stop)
             self._watcher = None
+        if self._pump is not None:
+            await self._pump.close()
         for model in filter(None, (self._model, *self._other_models.values())):
             await model.close()
         shared.registry.close()
@@ -219,7 +225,10 @@ class Runner:
             built_ins={**standard_built_ins(), **memory_tools(), "agent": agent_tool(c)},
             model_for=self._other_model,
         )
+        self._pump = EventPump(plugins)
+        self._skill_hooks = SkillHooks(plugins, workers)
         snapshot = await workers.run(registry.scan)
+        await self._skill_hooks.follow(snapshot)
         self._policy = _policy(c)
         self.warnings += self._policy.unmatched(tuple(snapshot.tools))
         self._watch(registry)
@@ -289,11 +298,17 @@ class Runner:
         for state in list(shared.sessions.values()):
             state.emit("skills.changed", **data)
         log.info("skills.changed", **data)
+        task = asyncio.ensure_future(self._follow(shared, data))
+        shared.tasks.add(task)
+        task.add_done_callback(shared.tasks.discard)
+
+    async def _follow(self, shared: Shared, data: dict[str, Any]) -> None:
+        """After a reload: the skills' own hooks are swapped, then plugins hear of it."""
+        if self._skill_hooks is not None:
+            await self._skill_hooks.follow(shared.registry.snapshot)
         if shared.plugins.has("skills_changed"):
             del data["generation"]
-            task = asyncio.ensure_future(shared.plugins.notify("skills_changed", **data))
-            shared.tasks.add(task)
-            task.add_done_callback(shared.tasks.discard)
+            await shared.plugins.notify("skills_changed", **data)
 
 
 class _Opening:
