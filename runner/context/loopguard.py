@@ -6,92 +6,81 @@ workspace, are progress. Counters live for one turn and know nothing of compacti
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
-from functools import lru_cache
 from typing import Literal
 
 from ..calls.keys import canonical
 from ..types import JSON, KIND_RULES, Kind, ToolResult
+from .sameness import reworded, same_text, similar, steady
 
 Form = Literal["identical", "similar", "cycle"]
+Calls = Sequence[tuple[str, JSON]]
 LONGEST_CYCLE = 4
-_COMPARED = 2000  # characters of canonical text that similarity looks at
-
-# What changes from call to call without meaning progress. Bare numbers and percentages stay.
-_VOLATILE = re.compile(
-    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"  # timestamps
-    r"|\b\d\d:\d\d:\d\d(?:[.,]\d+)?\b"
-    r"|\b\d+(?:[.,]\d+)? ?(?:ns|µs|us|ms|s|sec|secs|seconds?|min|minutes?|h|hours?)\b"  # durations
-    r"|\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"  # UUIDs
-    r"|\b0x[0-9a-fA-F]{4,}\b"  # addresses
-    r"|\b(?=[0-9a-fA-F]*\d)(?=[0-9]*[a-fA-F])[0-9a-fA-F]{12,}\b"  # long hex ids
-)
-_VOLATILE_NAME = re.compile(
-    r"(?:^|_)(?:ts|time|timestamp|date|now|nonce|uuid|guid|seed|trace|request_?id|call_?id)(?:$|_)",
-    re.IGNORECASE,
-)
-_EPOCH = range(1_000_000_000, 10_000_000_000_000)  # seconds or milliseconds of a clock
-
-
-@lru_cache(maxsize=64)
-def normalised(text: str) -> str:
-    """The text without timestamps, durations with a unit, UUIDs, addresses and long hex ids."""
-    return _VOLATILE.sub("~", text)
-
-
-def steady(arguments: JSON) -> JSON:
-    """The arguments without what changes by itself: timestamps, nonces and ids."""
-    return {name: _steady(name, value) for name, value in arguments.items()}
-
-
-def _steady(name: str, value: object) -> object:
-    if isinstance(value, dict):
-        return steady(value)
-    if isinstance(value, str):
-        return "~" if _VOLATILE_NAME.search(name) else normalised(value)
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return "~" if _VOLATILE_NAME.search(name) and value in _EPOCH else value
-    return value
+SHOWN_CHARS = 200  # of a call, in a notice
+NOTICE_CHARS = 800  # of all calls of a loop
 
 
 @dataclass(slots=True)
 class Round:
-    """One reply's calls and, once they ended, what came of them."""
+    """One reply's calls and, once they ended, what came of them. Their order does not matter."""
 
-    calls: tuple[tuple[str, JSON], ...]
+    calls: Calls
     text: str = ""  # a reply whose call could not be read at all
     results: tuple[tuple[Kind, str], ...] = ()
     progressed: bool = False
     exact: str = field(default="", init=False)
-    _steady: str | None = field(default=None, init=False)
+    names: tuple[str, ...] = field(default=(), init=False)
+    _order: list[int] = field(default_factory=list, init=False)
+    _stable: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.exact = self.text or "\n".join(
-            f"{name} {canonical(args)}" for name, args in self.calls
-        )
+        lines = [f"{name} {canonical(arguments)}" for name, arguments in self.calls]
+        if len(lines) > 1:
+            self._order = sorted(range(len(lines)), key=lines.__getitem__)
+            self.calls = [self.calls[i] for i in self._order]
+            lines = [lines[i] for i in self._order]
+        self.exact = self.text or "\n".join(lines)
+        self.names = tuple(name for name, _ in self.calls)
+
+    def ended(self, results: Sequence[ToolResult]) -> None:
+        """Takes the results; `results[i]` belongs to the i-th call as the model made them."""
+        in_order = [results[i] for i in self._order] if self._order else results
+        self.results = tuple((r.kind, r.content) for r in in_order)
+        self.progressed = any(r.changes for r in results)
 
     @property
     def stable(self) -> str:
-        if self._steady is None:
-            self._steady = self.text or "\n".join(
-                f"{name} {canonical(steady(args))}" for name, args in self.calls
+        """The calls without what changes by itself."""
+        if self._stable is None:
+            plain = [(name, steady(arguments)) for name, arguments in self.calls]
+            self._stable = (
+                self.exact
+                if plain == list(self.calls)
+                else "\n".join(f"{name} {canonical(arguments)}" for name, arguments in plain)
             )
-        return self._steady
+        return self._stable
 
     @property
     def tools(self) -> str:
-        return (
-            ", ".join(dict.fromkeys(name for name, _ in self.calls)) or "a call that cannot be read"
-        )
+        """The tools' names, each once."""
+        return ", ".join(dict.fromkeys(self.names)) or "a call that cannot be read"
+
+    def same_calls(self, other: Round) -> bool:
+        """The same calls, but for what changes by itself."""
+        if self.exact == other.exact:
+            return True
+        return self.names == other.names and self.stable == other.stable
 
     def same_outcome(self, other: Round) -> bool:
         """The same results, nothing changed. Rounds the guard itself refused always match."""
         if self.progressed or other.progressed or len(self.results) != len(other.results):
             return False
         return all(_same(a, b) for a, b in zip(self.results, other.results, strict=True))
+
+    def repeats(self, other: Round) -> bool:
+        """The same calls with the same outcome: no progress between the two."""
+        return self.same_calls(other) and self.same_outcome(other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,112 +105,106 @@ class LoopGuard:
     ) -> None:
         self._warn, self._refuse, self._stop = warn, refuse, stop
         self._similarity = similarity
+        self._matched = dict.fromkeys(range(1, LONGEST_CYCLE + 1), 0)
         self._rounds: list[Round] = []
+        self._noticed: set[tuple[str, ...]] = set()
         self._alike = 1  # rounds in a row that are nearly the same, for the notice only
+        self._wanted: tuple[Calls, Round] | None = None
 
-    def before(self, calls: Sequence[tuple[str, JSON]], *, repeatable: bool = False) -> Verdict:
+    def before(self, calls: Calls, *, repeatable: bool = False) -> Verdict:
         """Would running these calls repeat a loop that was noticed already?"""
-        if repeatable or not self._rounds:
+        wanted = Round(calls)
+        self._wanted = (calls, wanted)
+        if repeatable:
             return GO_ON
-        wanted = Round(tuple(calls))
-        for period in range(1, LONGEST_CYCLE + 1):
-            if len(self._rounds) < period or not _equal_calls(self._rounds[-period], wanted):
+        for period in range(1, min(LONGEST_CYCLE, len(self._rounds)) + 1):
+            if not wanted.same_calls(self._rounds[-period]):
                 continue
-            count = (
-                self._count(self._rounds, period) + 1 if period == 1 else self._cycles(period) + 1
-            )
+            count = self._count(period) + 1
             if count >= self._refuse:
-                form = self._form(self._rounds, period)
-                return Verdict(
-                    "refuse", form, count, wanted.tools, _refusal(wanted.tools, form, count)
-                )
+                form = _form(wanted, self._rounds[-period], period)
+                text = _refusal(wanted.tools, form, count)
+                return Verdict("refuse", form, count, wanted.tools, text)
         return GO_ON
 
     def after(
         self,
-        calls: Sequence[tuple[str, JSON]],
+        calls: Calls,
         results: Sequence[ToolResult],
         *,
         repeatable: bool = False,
         text: str = "",
     ) -> Verdict:
         """Counts the round that just ended and says what follows."""
-        now = Round(
-            tuple(calls),
-            text=text,
-            results=tuple((r.kind, r.content) for r in results),
-            progressed=any(r.changes for r in results),
-        )
-        near = bool(self._rounds) and self._near(self._rounds[-1], now)
-        self._alike = self._alike + 1 if near else 1
+        now = self._round(calls, text)
+        now.ended(results)
+        last = self._rounds[-1] if self._rounds else None
+        self._alike = self._alike + 1 if last is not None and self._near(last, now) else 1
+        if now.progressed:
+            self._noticed.clear()
+        self._match(now)
         self._rounds.append(now)
-        del self._rounds[: -LONGEST_CYCLE * (self._stop + 1)]
-        for period in range(1, LONGEST_CYCLE + 1):
-            count = self._count(self._rounds, 1) if period == 1 else self._cycles(period)
-            if count >= self._warn:
-                return self._judged(now, period, count, repeatable=repeatable)
-        if self._alike == self._warn:
-            notice = _notice([now], "similar", self._alike)
-            return Verdict("notice", "similar", self._alike, now.tools, notice)
-        return GO_ON
+        del self._rounds[: -LONGEST_CYCLE - 1]
+        loops = [(self._count(p), p) for p in range(1, LONGEST_CYCLE + 1)]
+        loops = sorted((loop for loop in loops if loop[0] >= self._warn), reverse=True)
+        for count, period in loops:
+            verdict = self._judged(now, period, count, repeatable=repeatable)
+            if verdict.action != "go_on":
+                return verdict
+        return GO_ON if loops else self._near_verdict(last, now, repeatable=repeatable)
+
+    def _round(self, calls: Calls, text: str) -> Round:
+        wanted, self._wanted = self._wanted, None
+        if wanted is not None and wanted[0] is calls and not text:
+            return wanted[1]
+        return Round(calls, text=text)
 
     def _judged(self, now: Round, period: int, count: int, *, repeatable: bool) -> Verdict:
-        form = self._form(self._rounds, period)
         loop = self._rounds[-period:]
-        tools = ", ".join(dict.fromkeys(r.tools for r in loop))
-        complete = period == 1 or self._cycles(period) > self._cycles(period, skip=1)
+        form = _form(now, self._rounds[-period - 1], period)
+        tools = ", ".join(dict.fromkeys(name for r in loop for name in r.names)) or now.tools
         if count >= self._stop and not repeatable:
             return Verdict("stop", form, count, tools)
-        if count == self._warn and complete:
-            return Verdict("notice", form, count, tools, _notice(loop, form, count))
-        return Verdict("go_on", form, count, tools)
+        key = tuple(sorted(r.stable for r in loop))
+        if key in self._noticed:
+            return GO_ON  # the model was told, and nothing has changed since
+        self._noticed.add(key)
+        text = _notice(loop, form, count, repeatable=repeatable)
+        return Verdict("notice", form, count, tools, text)
 
-    def _form(self, rounds: Sequence[Round], period: int) -> Form:
-        if period > 1:
-            return "cycle"
-        alike = len(rounds) < 2 or rounds[-1].exact == rounds[-2].exact  # noqa: PLR2004
-        return "identical" if alike else "similar"
+    def _near_verdict(self, last: Round | None, now: Round, *, repeatable: bool) -> Verdict:
+        """Nearly the same is noticed once; one round later when it may be another thing."""
+        if last is None or self._alike < self._warn:
+            return GO_ON
+        pairs = zip(last.calls, now.calls, strict=True)
+        patience = 0 if all(reworded(a, b) for (_, a), (_, b) in pairs if a != b) else 1
+        if self._alike != self._warn + patience:
+            return GO_ON
+        text = _notice([now], "similar", self._alike, repeatable=repeatable)
+        return Verdict("notice", "similar", self._alike, now.tools, text)
 
-    def _count(self, rounds: Sequence[Round], period: int) -> int:
-        """How many rounds in a row, counted from the last, are the same without progress."""
-        count = 1
-        while count * period < len(rounds) and _repeats(rounds[-count], rounds[-count - 1]):
-            count += 1
-        return count
-
-    def _cycles(self, period: int, skip: int = 0) -> int:
+    def _count(self, period: int) -> int:
         """How many times the last `period` rounds, taken together, came in a row."""
-        rounds = self._rounds[: len(self._rounds) - skip]
-        if len(rounds) < 2 * period or self._count(rounds[-period:], 1) == period:
-            return 1
-        matched = 0
-        while matched + period < len(rounds) and _repeats(
-            rounds[-1 - matched], rounds[-1 - matched - period]
-        ):
-            matched += 1
-        return matched // period + 1
+        return self._matched[period] // period + 1
+
+    def _match(self, now: Round) -> None:
+        """Counts, for each period, how many rounds in a row repeat the one a period before."""
+        for period in range(1, LONGEST_CYCLE + 1):
+            all_same = period > 1 and self._matched[1] >= period - 1  # a loop of one, no cycle
+            known = len(self._rounds) >= period and not all_same
+            repeats = known and now.repeats(self._rounds[-period])
+            self._matched[period] = self._matched[period] + 1 if repeats else 0
 
     def _near(self, a: Round, b: Round) -> bool:
-        if [n for n, _ in a.calls] != [n for n, _ in b.calls]:
+        if a.names != b.names or not a.names:
             return False
-        return self._similar(a.stable[:_COMPARED], b.stable[:_COMPARED]) and a.same_outcome(b)
-
-    def _similar(self, a: str, b: str) -> bool:
-        shared = _shared_start(a, b) + _shared_start(a[::-1], b[::-1])
-        if 2 * shared >= self._similarity * (len(a) + len(b)):
-            return True  # a lower bound of the ratio, and much cheaper
-        matcher = SequenceMatcher(None, a, b, autojunk=False)
-        return matcher.quick_ratio() >= self._similarity and matcher.ratio() >= self._similarity
+        return similar(a.stable, b.stable, self._similarity) and a.same_outcome(b)
 
 
-def _equal_calls(a: Round, b: Round) -> bool:
-    if a.exact == b.exact:
-        return True
-    return [n for n, _ in a.calls] == [n for n, _ in b.calls] and a.stable == b.stable
-
-
-def _repeats(a: Round, b: Round) -> bool:
-    return _equal_calls(a, b) and a.same_outcome(b)
+def _form(now: Round, before: Round, period: int) -> Form:
+    if period > 1:
+        return "cycle"
+    return "identical" if now.exact == before.exact else "similar"
 
 
 def _same(a: tuple[Kind, str], b: tuple[Kind, str]) -> bool:
@@ -231,24 +214,24 @@ def _same(a: tuple[Kind, str], b: tuple[Kind, str]) -> bool:
         return False
     if KIND_RULES[a[0]].ran == "no" and a[0] is not Kind.INVALID_ARGUMENTS:
         return True  # a refusal's text may count seconds; its kind says all
-    return a[1] == b[1] or normalised(a[1]) == normalised(b[1])
+    return same_text(a[1], b[1])
 
 
-def _notice(loop: Sequence[Round], form: Form, count: int) -> str:
-    shown = (
-        "; then ".join(f"{n} {canonical(a)[:200]}" for r in loop for n, a in r.calls)
-        or loop[0].text[:200]
-    )
+def _notice(loop: Sequence[Round], form: Form, count: int, *, repeatable: bool) -> str:
+    shown = "; then ".join(f"{n} {canonical(a)[:SHOWN_CHARS]}" for r in loop for n, a in r.calls)
+    shown = (shown or loop[0].text)[:NOTICE_CHARS]
     how = {
         "identical": "You just did this",
         "similar": "You just did nearly the same call",
         "cycle": "You are repeating these steps",
     }[form]
-    return (
-        f"[Loop notice] {how} ({count} times, with the same result): {shown}. Doing it again will "
-        "give the same result. Use what you have: answer now, or call another tool or use clearly "
-        "different arguments."
+    advice = (
+        "Ask again only if something can have changed meanwhile; else answer with what you have."
+        if repeatable
+        else "Doing it again will give the same result. Use what you have: answer now, or call "
+        "another tool or use clearly different arguments."
     )
+    return f"[Loop notice] {how} ({count} times, with the same result): {shown}. {advice}"
 
 
 def _refusal(tools: str, form: Form, count: int) -> str:
@@ -257,10 +240,3 @@ def _refusal(tools: str, form: Form, count: int) -> str:
         f"not run: {what} ({tools}) came {count} times in a row without anything new. Its result is "
         "above and has not changed. Answer with what you have, or say what is missing."
     )
-
-
-def _shared_start(a: str, b: str) -> int:
-    for index, (x, y) in enumerate(zip(a, b, strict=False)):
-        if x != y:
-            return index
-    return min(len(a), len(b))
