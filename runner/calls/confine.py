@@ -168,10 +168,11 @@ def bubblewrap(terms: Terms, needed: Iterable[str]) -> list[str]:
     program = shutil.which("bwrap") or "bwrap"
     command = [program, "--unshare-all", "--proc", "/proc", "--dev", "/dev"]
     command += ["--share-net"] if terms.network else []
-    for path in dict.fromkeys([*needed, *terms.readable, *terms.programs]):
-        command += ["--ro-bind-try", path, path] if not path.startswith("/dev/") else []
-    for path in terms.writable:
-        command += ["--bind-try", path, path] if not path.startswith("/dev/") else []
+    seen = [(path, "--ro-bind") for path in (*needed, *terms.readable, *terms.programs)]
+    seen += [(path, "--bind") for path in terms.writable]
+    for path, how in dict(seen).items():
+        if not path.startswith("/dev/") and os.access(path, os.F_OK):
+            command += [how, path, path]
     return [*command, "--remount-ro", "/", "--chdir", "/", "--"]
 
 
@@ -277,7 +278,7 @@ def _inside(workspace: str, scope: str) -> str:
     root = place = Path(workspace).resolve()
     for part in Path(scope).parts:
         deeper = (place / part).resolve()
-        if any(sign in part for sign in "*?[") or not deeper.exists():
+        if any(sign in part for sign in "*?[") or not os.access(deeper, os.F_OK):
             break
         if not deeper.is_relative_to(root):  # an absolute scope, "..", or a link that leads out
             break

@@ -258,7 +258,7 @@ def test_a_daemon_ends_with_its_worker(kit: Kit, tmp_path: Path, how: str) -> No
     path = tmp_path / "daemon.pid"
 
     async def test() -> None:
-        await kit.call("daemon_then", path=str(path), how=how, timeout=0.5)
+        await kit.call("daemon_then", path=str(path), how=how, timeout=1.0)
 
     kit.run(test)
     assert gone(int(path.read_text()))
