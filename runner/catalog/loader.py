@@ -260,7 +260,7 @@ def _tear_down(teardown: Callable[[], object], skill: str) -> None:
 def _quietly(teardown: Callable[[], object], skill: str) -> None:
     try:
         teardown()
-    except BaseException as error:  # noqa: BLE001  # somebody else's code, at a time nobody waits for it
+    except Exception as error:  # noqa: BLE001  # somebody else's code, at a time nobody waits for it
         log.warning("skill.teardown_failed", skill=skill, error=repr(error))
 
 

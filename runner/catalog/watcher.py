@@ -6,19 +6,18 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 from ..log import get_logger
-from . import filesystems, source
+from . import filesystems
+from .dirty import DirtyFolders
 from .listening import MAX_LINKS, Listener, Place
 from .registry import Registry
 from .skill import Change
 
 Backend = Literal["auto", "native", "poll", "off"]
-CAP = 1.0  # seconds: the longest a folder that does not come to rest is waited for
-STABLE = 0.015  # seconds between two looks that must be the same
 RECONCILE = 5.0
 POLL = 0.5
 SHARE = 20  # a scan may take this part of the time
@@ -46,11 +45,10 @@ class Watcher:
         self.notice = ""
         self._asked = backend
         self._registry = registry
-        self._debounce = debounce
         self._reconcile = reconcile_seconds
         self._listener: Listener | None = None
         self._wake = threading.Condition()
-        self._dirty: dict[str, _Dirty] = {}
+        self._dirty = DirtyFolders(self._wake, debounce)
         self._roots_moved = False
         self._settling: list[threading.Event] = []
         self._stopping = False
@@ -89,11 +87,11 @@ class Watcher:
         return done.wait(timeout)
 
     def _choose(self) -> None:
-        reason = "" if self._asked == "native" else self._unfit()
+        reason = "" if self._asked == "native" else _unfit(self._registry)
         if self._asked != "poll" and not reason:
             try:
                 self._listener = Listener(self._mark)
-                self._listener.follow(self._places())
+                self._listener.follow(_places(self._registry))
                 self._listener.start()
             except OSError as error:
                 reason = f"the system gives no watch: {error.strerror}"
@@ -102,108 +100,86 @@ class Watcher:
         else:
             self.backend = "native" if self._listener else "poll"
 
-    def _unfit(self) -> str:
-        for root in self._registry.roots:
-            if kind := filesystems.silent_mount(root):
-                return f"{root} is on {kind}, which delivers no events"
-        return filesystems.too_many(len(self._registry.snapshot.skills) * 2)
-
     def _tell(self, notice: str) -> None:
         self.notice = notice
         log.warning("watch.degraded", reason=notice)
 
     def _mark(self, folder: str, what: str) -> None:
-        """Called by the listener's threads for every event."""
-        now = time.monotonic()
+        """Called by the listener's threads for every event; no folder: a root itself has moved."""
+        if folder:
+            self._dirty.mark(folder, what)
+            return
         with self._wake:
-            if folder:
-                self._dirty.setdefault(folder, _Dirty(now)).touch(now, what)
-            else:
-                self._roots_moved = True
+            self._roots_moved = True
             self._wake.notify()
 
     def _run(self) -> None:
-        due = time.monotonic()  # at once: something may have changed since the registry's scan
-        while True:
+        due = began = (
+            time.monotonic()
+        )  # at once: something may have changed since the registry's scan
+        while self._wait(due):
             with self._wake:
-                while not self._awake() and (patience := self._patience(due)) > 0:
-                    self._wake.wait(patience)
-                if self._stopping:
-                    return
                 settling, self._settling = self._settling, []
                 moved, self._roots_moved = self._roots_moved, False
             try:
                 if settling or moved or time.monotonic() >= due:
                     self._follow()  # first: what is written from here on is an event
-                    due = time.monotonic() + self._interval(self._scan())
+                    missed = not (settling or moved or due == began)
+                    due = time.monotonic() + self._interval(self._scan(missed=missed))
                 self._reload(all_of_it=bool(settling))
             except Exception as error:  # noqa: BLE001  # a subscriber's fault must not end the watch
                 log.warning("watch.failed", error=repr(error))
             for done in settling:
                 done.set()
 
-    def _awake(self) -> bool:
-        return self._stopping or self._roots_moved or bool(self._settling) or bool(self._ripe())
-
-    def _patience(self, due: float) -> float:
-        """Seconds until something is to be done, events aside."""
-        times = [due, *(dirty.ripe_at(self._debounce) for dirty in self._dirty.values())]
-        return min(times) - time.monotonic()
+    def _wait(self, due: float) -> bool:
+        """Returns when something is to be done; False: the watch ends."""
+        with self._wake:
+            while not (self._stopping or self._roots_moved or self._settling):
+                patience = min(due, self._dirty.next_at()) - time.monotonic()
+                if patience <= 0:
+                    break
+                self._wake.wait(patience)
+            return not self._stopping
 
     def _interval(self, took: float) -> float:
         least = self._reconcile if self._listener else min(POLL, self._reconcile)
         return max(least, took * SHARE)
 
-    def _ripe(self) -> list[str]:
-        now = time.monotonic()
-        return [f for f, dirty in self._dirty.items() if dirty.ripe_at(self._debounce) <= now]
-
-    def _scan(self) -> float:
+    def _scan(self, *, missed: bool) -> float:
         """Marks what events did not; the seconds it took."""
         began = time.monotonic()
-        found = self._registry.dirty()
-        now = time.monotonic()
-        with self._wake:
-            for folder in found:
-                self._dirty.setdefault(str(folder), _Dirty(now, by_scan=True))
+        self._dirty.found(map(str, self._registry.dirty()), missed=missed)
+        took = time.monotonic() - began
         if self._registry.unexamined:
             self._registry.refresh(())
-        return now - began
+        return took
 
     def _reload(self, *, all_of_it: bool) -> None:
         """Reloads the folders at rest; the others stay dirty."""
-        with self._wake:
-            ripe = list(self._dirty) if all_of_it else self._ripe()
-            waiting = {folder: self._dirty.pop(folder) for folder in ripe}
-        restless = [] if all_of_it else _restless(waiting)
-        with self._wake:
-            for folder in restless:
-                self._dirty.setdefault(folder, waiting[folder]).last = time.monotonic()
-        steady = [Path(folder) for folder in waiting if folder not in restless]
-        if steady:
-            change = self._registry.refresh(steady)
-            missed = change is not None and all(dirty.by_scan for dirty in waiting.values())
-            self._count_miss(missed=missed and not all_of_it)
-        if waiting:
-            self._follow()
+        waiting = self._dirty.take(all_of_them=all_of_it)
+        if not waiting:
+            return
+        change = self._registry.refresh([Path(folder) for folder in waiting])
+        if change is not None and all(unrest.missed for unrest in waiting.values()):
+            self._count_miss()
+        self._follow()
 
     def _follow(self) -> None:
         if self._listener is None:
             return
         try:
-            self._listener.follow(self._places())
+            self._listener.follow(_places(self._registry))
         except OSError as error:
             if error.errno in _EXHAUSTED:
                 self._poll_instead(f"the system gives no more watches: {error.strerror}")
             else:
                 log.debug("watch.vanished", error=str(error))  # the next round sees to it
 
-    def _count_miss(self, *, missed: bool) -> None:
+    def _count_miss(self) -> None:
         """Events that leave out changes are worse than none: polling takes over."""
-        if self._listener is None or not missed:
-            return
         self._misses += 1
-        if self._misses >= MISSES and self._asked == "auto":
+        if self._listener is not None and self._misses >= MISSES and self._asked == "auto":
             self._poll_instead(f"{filesystems.events_here()} missed changes")
 
     def _poll_instead(self, reason: str) -> None:
@@ -213,55 +189,25 @@ class Watcher:
         self.backend = "poll"
         self._tell(f"skills are polled every {self._interval(0):g} s: {reason}")
 
-    def _places(self) -> list[Place]:
-        """What to watch: roots, their parents for a root made again, and linked skill folders."""
-        places: dict[str, Place] = {}
-        parents: dict[str, set[str]] = {}
-        for root in self._registry.roots:
-            shown = Path(os.path.abspath(root))  # noqa: PTH100  # a link is kept: it names the root
-            parent = os.path.realpath(shown.parent)
-            parents.setdefault(parent, set()).add(f"{parent}/{shown.name}")
-            real = os.path.realpath(shown)
-            places.setdefault(real, Place(real, str(shown)))
-        for real, folder in list(self._registry.linked().items())[:MAX_LINKS]:
-            places.setdefault(real, Place(real, folder, single=True))
-        return [*places.values(), *(Place(p, roots=frozenset(r)) for p, r in parents.items())]
+
+def _unfit(registry: Registry) -> str:
+    """Why events cannot be relied on here; empty when they can."""
+    for root in registry.roots:
+        if kind := filesystems.silent_mount(root):
+            return f"{root} is on {kind}, which delivers no events"
+    return filesystems.too_many(len(registry.snapshot.skills) * 2)
 
 
-class _Dirty:
-    """A folder that may have changed: since when, and which of its files are being written."""
-
-    def __init__(self, now: float, *, by_scan: bool = False) -> None:
-        self.first = self.last = now
-        self.by_scan = by_scan
-        self.open: set[str] = set()
-
-    def touch(self, now: float, what: str) -> None:
-        """One more event; `what` is `open:PATH`, `closed:PATH` or nothing."""
-        self.last = now
-        self.by_scan = False
-        kind, _, path = what.partition(":")
-        if kind == "open":
-            self.open.add(path)
-        elif kind == "closed":
-            self.open.discard(path)
-
-    def ripe_at(self, debounce: float) -> float:
-        """When it may be looked at. A file still open for writing is waited for, up to the cap."""
-        rest = CAP if self.open and _CLOSES else debounce
-        return min(self.last + rest, self.first + CAP)
-
-
-_CLOSES = (
-    os.name == "posix" and os.uname().sysname == "Linux"
-)  # only inotify says when a file is closed
-
-
-def _restless(waiting: Mapping[str, _Dirty]) -> list[str]:
-    """Those two looks do not see the same; past the cap a folder is taken as it is."""
-    now = time.monotonic()
-    young = [folder for folder, dirty in waiting.items() if now < dirty.first + CAP]
-    before = {folder: source.look(folder).stats for folder in young}
-    if young:
-        time.sleep(STABLE)
-    return [folder for folder in young if source.look(folder).stats != before[folder]]
+def _places(registry: Registry) -> list[Place]:
+    """What to watch: roots, their parents for a root made again, and linked skill folders."""
+    places: dict[str, Place] = {}
+    parents: dict[str, set[str]] = {}
+    for root in registry.roots:
+        shown = Path(os.path.abspath(root))  # noqa: PTH100  # a link is kept: it names the root
+        parent = os.path.realpath(shown.parent)
+        parents.setdefault(parent, set()).add(f"{parent}/{shown.name}")
+        real = os.path.realpath(shown)
+        places.setdefault(real, Place(real, str(shown)))
+    for real, folder in list(registry.linked().items())[:MAX_LINKS]:
+        places.setdefault(real, Place(real, folder, single=True))
+    return [*places.values(), *(Place(p, roots=frozenset(r)) for p, r in parents.items())]

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from runner.catalog import filesystems
+from runner.catalog.dirty import Unrest, restless
 from runner.catalog.listening import Place, _Handler
-from runner.catalog.watcher import _Dirty, _restless
 
 MOUNTS = """\
 overlay / overlay rw 0 0
@@ -94,7 +94,7 @@ def test_events_of_a_linked_skill_and_of_a_roots_parent_find_their_folder():
 
 
 def test_a_folder_is_looked_at_once_it_rests_or_after_a_second_at_most():
-    dirty = _Dirty(10.0)
+    dirty = Unrest(10.0)
     assert dirty.ripe_at(0.06) == 10.06
     dirty.touch(10.05, "")
     assert round(dirty.ripe_at(0.06), 3) == 10.11
@@ -108,4 +108,4 @@ def test_a_folder_is_looked_at_once_it_rests_or_after_a_second_at_most():
 
 
 def test_a_folder_that_has_waited_its_time_is_taken_as_it_is(tmp_path):
-    assert _restless({str(tmp_path): _Dirty(0.0)}) == []
+    assert restless({str(tmp_path): Unrest(0.0)}) == []
