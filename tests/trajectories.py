@@ -110,9 +110,14 @@ def long_session(iterations: int = 1000, session: str = "s1") -> Iterator[JSON]:
     yield pen.event("session.started", model="scripted/long", skills=["files"], schema=1)
     pen.turn = 1
     yield pen.event("turn.started", goal="Go through all the files and say what they hold.")
-    for number in range(1, iterations + 1):
+    for number in range(1, iterations):
         pen.iteration = number
         yield from _iteration(pen, number)
+    pen.iteration = iterations
+    yield pen.event(
+        "model.requested", 0.02, messages=3 * iterations, input_tokens_estimate=900, tools=[]
+    )
+    yield _replied(pen, 0.8, "That is all of them.", [])
     usage = {"input_tokens": 900 * iterations, "output_tokens": 40 * iterations}
     yield pen.event(
         "turn.finished", 0.1, status="completed", answer="That is all of them.",

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..context.sameness import same_text
 from ..types import JSON
-from .turns import Record, RecordedCall, RecordedReply
+from .turns import Record, RecordedCall, RecordedReply, entries
 
 HEAD_CHARS = 200  # what is compared of a result that was cut and whose whole text is gone
 _BRAKES = ("loop.refused", "loop.noticed")
@@ -95,7 +95,7 @@ def _read_as(parsed: Record | None) -> str:
     if parsed.get("recogniser") == "native":
         return "native calls that cannot be read"
     lines = [f"{parsed.get('kind')} {parsed.get('reason') or ''} ({parsed.get('recogniser')})"]
-    lines += [f"{c.get('name')} {_json(c.get('arguments'))}" for c in parsed.get("calls") or ()]
+    lines += [f"{c.get('name')} {_json(c.get('arguments'))}" for c in entries(parsed)]
     return "\n".join(lines)
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..asking import add_note
-from ..catalog.skill import Snapshot
-from ..errors import ModelRefused, SkillError
+from ..errors import ModelRefused
 from ..events import Event
 from ..hookspecs import hookimpl
 from ..loop import NUDGE
@@ -17,8 +16,6 @@ from ..state import Approver, SessionState, TurnCancelled, TurnEnded
 from ..types import (
     Changes,
     Decision,
-    Entry,
-    Flags,
     Kind,
     SessionInfo,
     Status,
@@ -29,11 +26,21 @@ from ..types import (
 )
 from .divergence import Divergence, first_difference
 from .resume import INTERRUPTED, NOT_RUN, UNKNOWN
-from .turns import Record, RecordedCall, RecordedReply, RecordedTurn, Story, first_id
+from .tools import RecordedTools
+from .turns import (
+    Record,
+    RecordedCall,
+    RecordedReply,
+    RecordedTurn,
+    Story,
+    figure,
+    first_id,
+    texts,
+)
 
 LOOP_NOTICE = "[Loop notice]"
 OWN_NOTES = (LOOP_NOTICE, "[Not run: ", "[Limit reached]", NUDGE)
-ASKS_A_MODEL = "agent"
+NOT_AGAIN = {"agent": "it would ask a model", "remember": "it would be remembered twice"}
 
 
 class Over(Exception):
@@ -136,7 +143,9 @@ class Player:
     ) -> Decision | None:
         """Answers with the recorded result where the tool is not to run."""
         recorded = self._instead(call)
-        return None if recorded is None else Decision("answer", content=recorded.content)
+        if recorded is None and self.live:
+            return None
+        return Decision("answer", content=recorded.content if recorded else "not in the record")
 
     @hookimpl(trylast=True)
     async def post_tool_use(
@@ -170,11 +179,9 @@ class Player:
             return recorded
         if self._turn.replies[self._given - 1].number < self.start:
             return recorded
-        why = ""
+        why = NOT_AGAIN.get(recorded.tool, "")
         if recorded.redacted:
             why = "its arguments were redacted on disk"
-        elif recorded.tool == ASKS_A_MODEL:
-            why = "it would ask a model"
         if why:
             self.left_out[recorded.id] = why
         return recorded if why else None
@@ -251,23 +258,6 @@ class Player:
         return Over()
 
 
-class RecordedTools:
-    """In place of the registry: the tools a record names, none of which can run."""
-
-    def __init__(self, told: Story) -> None:
-        self.snapshot = Snapshot()
-        self._tools = {t.name: t for t in map(_tool, _seen(told).values())}
-
-    def offer(self, names: tuple[str, ...]) -> None:
-        """From now on these are offered."""
-        if tuple(self.snapshot.tools) != names:
-            tools = {n: self._tools.get(n) or _tool(_Seen(n)) for n in names}
-            self.snapshot = Snapshot(self.snapshot.generation + 1, (), tools)
-
-    def close(self) -> None:
-        """Nothing to let go."""
-
-
 def result_of(recorded: RecordedCall, call_id: str) -> ToolResult:
     """The recorded result, or what a resumed session says of a call without one."""
     record = recorded.finished or {}
@@ -277,14 +267,14 @@ def result_of(recorded: RecordedCall, call_id: str) -> ToolResult:
         tool=str(record.get("tool") or recorded.tool),
         kind=_kind(recorded),
         content=recorded.content if recorded.finished else _placeholder(recorded),
-        attempts=int(record.get("attempts") or 0),
-        degraded_by=record.get("degraded_by"),
+        attempts=int(figure(record.get("attempts"))),
+        degraded_by=_text(record.get("degraded_by")),
         changes=None
         if not isinstance(changes, dict)
-        else Changes(*(tuple(changes.get(n) or ()) for n in ("created", "modified", "deleted"))),
-        spilled_to=record.get("spilled_to"),
-        duration=float(record.get("duration") or 0.0),
-        coerced=tuple(record.get("coerced") or ()),
+        else Changes(*(texts(changes.get(n)) for n in ("created", "modified", "deleted"))),
+        spilled_to=_text(record.get("spilled_to")),
+        duration=figure(record.get("duration")),
+        coerced=texts(record.get("coerced")),
         output=str(record.get("output") or ""),
     )
 
@@ -305,7 +295,11 @@ def _placeholder(recorded: RecordedCall) -> str:
 def _usage(usage: Record) -> Usage | None:
     if not usage:
         return None
-    return Usage(int(usage.get("input_tokens") or 0), int(usage.get("output_tokens") or 0))
+    return Usage(*(int(figure(usage.get(n))) for n in ("input_tokens", "output_tokens")))
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _same_note(now: str, recorded: str) -> bool:
@@ -315,50 +309,3 @@ def _same_note(now: str, recorded: str) -> bool:
 
 def _said(reply: RecordedReply) -> str:
     return ", ".join(c.tool for c in reply.calls) or reply.text
-
-
-@dataclass(slots=True)
-class _Seen:
-    """What a record shows of a tool: argument names, calls that did not fit, calls in a row."""
-
-    name: str
-    arguments: set[str] = field(default_factory=set)
-    unfit: list[Any] = field(default_factory=list)
-    braked: bool = False
-
-
-def _seen(told: Story) -> dict[str, _Seen]:
-    seen: dict[str, _Seen] = {}
-    for turn in told.turns:
-        braked = turn.status == Status.LOOP_STOPPED or any(
-            not brake.get("repeatable") for reply in turn.replies for brake in reply.brakes
-        )
-        for call in (c for reply in turn.replies for c in reply.calls):
-            one = seen.setdefault(call.tool, _Seen(call.tool))
-            one.braked |= braked
-            one.arguments.update(call.arguments)
-            if call.kind == Kind.INVALID_ARGUMENTS:
-                one.unfit.append(call.arguments)
-    return seen
-
-
-def _tool(seen: _Seen) -> Tool:
-    """A tool that takes what was accepted and refuses what was not."""
-    parameters: dict[str, Any] = {
-        "type": "object",
-        "properties": {name: {} for name in sorted(seen.arguments)},
-    }
-    if seen.unfit:
-        parameters["not"] = {"enum": seen.unfit}
-    return Tool(
-        name=seen.name,
-        description="recorded",
-        parameters=parameters,
-        flags=Flags(read_only=True, idempotent=True, concurrent=True, repeatable=not seen.braked),
-        origin="built-in",
-        load=_never,
-    )
-
-
-def _never() -> Entry:
-    raise SkillError("a recorded tool does not run")

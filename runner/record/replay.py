@@ -24,8 +24,9 @@ from ..settings import HooksConfig
 from ..state import Approver, SessionState, Shared
 from ..types import JSON, Message
 from .divergence import Divergence
-from .player import Over, Player, RecordedTools
-from .turns import RecordedTurn, Story, load, story
+from .player import Over, Player
+from .tools import RecordedTools
+from .turns import RecordedTurn, Story, figure, load, story
 
 UNLIMITED = 10**9
 NO_MODEL: JSON = {"replies": []}
@@ -117,7 +118,7 @@ async def _play(shared: Shared, state: SessionState, player: Player) -> None:
     for turn in player.told.turns:
         most = len(turn.replies) + 1
         if turn.status == "max_iterations" and turn.finished:
-            most = int(turn.finished.get("iterations") or most)
+            most = int(figure(turn.finished.get("iterations"))) or most
         state.config = replace(state.config, limits=replace(limits, max_iterations=most))
         if not await _turn(shared, state, player, turn):
             return

@@ -14,6 +14,7 @@ from .trajectory import Loaded, file_of, read
 
 Record = Mapping[str, Any]
 REDACTED = "[REDACTED:"
+_LARGEST = 1e15
 
 
 @dataclass(slots=True)
@@ -119,11 +120,11 @@ def story(records: Iterable[Record], session: str) -> Story:
         kind = record.get("type")
         if kind == "session.started":
             told.model = str(record.get("model") or told.model)
-            told.skills = tuple(map(str, record.get("skills") or ()))
+            told.skills = texts(record.get("skills"))
         elif kind == "turn.started":
             told.turns.append(RecordedTurn(len(told.turns) + 1, str(record.get("goal", ""))))
         elif kind == "model.requested":
-            tools = tuple(map(str, record.get("tools") or ()))
+            tools = texts(record.get("tools"))
         elif told.turns:
             _into_turn(told, record, tools)
     return told
@@ -144,6 +145,23 @@ def holds_mask(value: Any) -> bool:
     if isinstance(value, Mapping):
         return any(holds_mask(part) for pair in value.items() for part in pair)
     return isinstance(value, (list, tuple)) and any(map(holds_mask, value))
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """A recorded list as texts; whatever else stands there is none."""
+    return tuple(map(str, value)) if isinstance(value, list) else ()
+
+
+def entries(record: Record) -> list[Record]:
+    """The calls that a reply or its reading holds; what is none is left out."""
+    listed = record.get("calls")
+    found = listed if isinstance(listed, list) else ()
+    return [entry for entry in found if isinstance(entry, dict) and "name" in entry]
+
+
+def figure(value: Any) -> float:
+    """A recorded number; whatever else stands there is 0."""
+    return float(value) if isinstance(value, (int, float)) and abs(value) < _LARGEST else 0.0
 
 
 def _into_turn(told: Story, record: Record, tools: tuple[str, ...]) -> None:
@@ -184,29 +202,25 @@ def _into_call(call: RecordedCall, kind: str, record: Record) -> None:
 
 def _reply(number: int, record: Record, tools: tuple[str, ...]) -> RecordedReply:
     calls = _calls(record)
-    duration = record.get("duration")
-    iteration = record.get("iteration")
     return RecordedReply(
         number=number,
-        iteration=iteration if isinstance(iteration, int) else 0,
+        iteration=int(figure(record.get("iteration"))),
         text=str(record.get("text") or ""),
         native=bool(calls),
         finish=str(record.get("finish_reason") or "stop"),
         usage=record["usage"] if isinstance(record.get("usage"), dict) else {},
-        duration=float(duration) if isinstance(duration, (int, float)) else 0.0,
+        duration=figure(record.get("duration")),
         tools=tools,
         calls=calls,
     )
 
 
 def _calls(record: Record) -> list[RecordedCall]:
-    listed = record.get("calls")
     return [
         RecordedCall(
             str(entry.get("id")),
             str(entry["name"]),
             entry["arguments"] if isinstance(entry.get("arguments"), dict) else {},
         )
-        for entry in (listed if isinstance(listed, list) else ())
-        if isinstance(entry, dict) and "name" in entry
+        for entry in entries(record)
     ]

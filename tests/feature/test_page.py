@@ -161,7 +161,7 @@ def test_filters_leave_problems_tools_and_kinds(browser: Browser, odd: Path) -> 
         assert browser.run(choose, "kind", kind) == shows
     browser.run(choose, "kind", "")
     browser.click("#problems")
-    assert count(browser) == "3 of 5"
+    assert count(browser) == "4 of 5"
     browser.press("p")
     assert count(browser) == "5 iterations"
 
@@ -208,6 +208,24 @@ def test_hostile_text_is_seen_and_does_nothing(browser: Browser, odd: Path) -> N
     assert not ACTING.search(text)
     assert "ESC" in text
     assert "U+202E" in text
+    assert browser.complaints() == []
+
+
+@needs_browser
+def test_records_of_an_odd_shape_never_leave_an_empty_page(
+    browser: Browser, tmp_path: Path
+) -> None:
+    lines = list(eventful_session())
+    for number, line in enumerate(lines):
+        key = list(line)[number % len(line)]
+        if key not in {"type", "session"}:
+            line[key] = [None, 7, "x", {"a": []}, [1]][number % 5]
+    file = tmp_path / "bent.html"
+    file.write_text(page([*lines, {"type": "tool.finished", "session": "s1"}], "s1"))
+    browser.complaints()
+    browser.open(file)
+    assert len(rows(browser)) > 3
+    browser.run("order.forEach((i, at) => toggle(at, true))")
     assert browser.complaints() == []
 
 
