@@ -123,6 +123,8 @@ def _reap(worker: int) -> int | None:
 
 
 def _has_children() -> bool:
+    if not hasattr(os, "waitid"):
+        return False  # macOS, where nobody can adopt orphans anyway
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
