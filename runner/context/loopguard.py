@@ -30,9 +30,9 @@ class Round:
     results: tuple[tuple[Kind, str], ...] = ()
     progressed: bool = False
     exact: str = field(default="", init=False)
+    stable: str = field(default="", init=False)  # without what changes by itself
     names: tuple[str, ...] = field(default=(), init=False)
     _order: list[int] = field(default_factory=list, init=False)
-    _stable: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         lines = [f"{name} {canonical(arguments)}" for name, arguments in self.calls]
@@ -42,6 +42,11 @@ class Round:
             lines = [lines[i] for i in self._order]
         self.exact = self.text or "\n".join(lines)
         self.names = tuple(name for name, _ in self.calls)
+        plain = [(name, steady(arguments)) for name, arguments in self.calls]
+        if all(a[1] == b[1] for a, b in zip(plain, self.calls, strict=True)):
+            self.stable = self.exact
+        else:
+            self.stable = "\n".join(f"{name} {canonical(arguments)}" for name, arguments in plain)
 
     def ended(self, results: Sequence[ToolResult]) -> None:
         """Takes the results; `results[i]` belongs to the i-th call as the model made them."""
@@ -50,27 +55,9 @@ class Round:
         self.progressed = any(r.changes for r in results)
 
     @property
-    def stable(self) -> str:
-        """The calls without what changes by itself."""
-        if self._stable is None:
-            plain = [(name, steady(arguments)) for name, arguments in self.calls]
-            self._stable = (
-                self.exact
-                if plain == list(self.calls)
-                else "\n".join(f"{name} {canonical(arguments)}" for name, arguments in plain)
-            )
-        return self._stable
-
-    @property
     def tools(self) -> str:
         """The tools' names, each once."""
         return ", ".join(dict.fromkeys(self.names)) or "a call that cannot be read"
-
-    def same_calls(self, other: Round) -> bool:
-        """The same calls, but for what changes by itself."""
-        if self.exact == other.exact:
-            return True
-        return self.names == other.names and self.stable == other.stable
 
     def same_outcome(self, other: Round) -> bool:
         """The same results, nothing changed. Rounds the guard itself refused always match."""
@@ -80,7 +67,7 @@ class Round:
 
     def repeats(self, other: Round) -> bool:
         """The same calls with the same outcome: no progress between the two."""
-        return self.same_calls(other) and self.same_outcome(other)
+        return self.stable == other.stable and self.same_outcome(other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +90,11 @@ class LoopGuard:
     def __init__(
         self, *, warn: int = 2, refuse: int = 4, stop: int = 6, similarity: float = 0.9
     ) -> None:
-        self._warn, self._refuse, self._stop = warn, refuse, stop
+        self._warn, self._refuse, self._stop = (max(2, n) for n in (warn, refuse, stop))
         self._similarity = similarity
         self._matched = dict.fromkeys(range(1, LONGEST_CYCLE + 1), 0)
         self._rounds: list[Round] = []
-        self._noticed: set[tuple[str, ...]] = set()
+        self._noticed: set[frozenset[str]] = set()
         self._alike = 1  # rounds in a row that are nearly the same, for the notice only
         self._wanted: tuple[Calls, Round] | None = None
 
@@ -117,11 +104,11 @@ class LoopGuard:
         self._wanted = (calls, wanted)
         if repeatable:
             return GO_ON
-        for period in range(1, min(LONGEST_CYCLE, len(self._rounds)) + 1):
-            if not wanted.same_calls(self._rounds[-period]):
-                continue
+        for period in self._matched:
             count = self._count(period) + 1
-            if count >= self._refuse:
+            if count < self._refuse or period > len(self._rounds):
+                continue
+            if wanted.stable == self._rounds[-period].stable:
                 form = _form(wanted, self._rounds[-period], period)
                 text = _refusal(wanted.tools, form, count)
                 return Verdict("refuse", form, count, wanted.tools, text)
@@ -145,8 +132,8 @@ class LoopGuard:
         self._match(now)
         self._rounds.append(now)
         del self._rounds[: -LONGEST_CYCLE - 1]
-        loops = [(self._count(p), p) for p in range(1, LONGEST_CYCLE + 1)]
-        loops = sorted((loop for loop in loops if loop[0] >= self._warn), reverse=True)
+        counts = ((self._count(period), period) for period in self._matched)
+        loops = sorted((loop for loop in counts if loop[0] >= self._warn), reverse=True)
         for count, period in loops:
             verdict = self._judged(now, period, count, repeatable=repeatable)
             if verdict.action != "go_on":
@@ -165,7 +152,7 @@ class LoopGuard:
         tools = ", ".join(dict.fromkeys(name for r in loop for name in r.names)) or now.tools
         if count >= self._stop and not repeatable:
             return Verdict("stop", form, count, tools)
-        key = tuple(sorted(r.stable for r in loop))
+        key = frozenset(r.stable for r in loop)
         if key in self._noticed:
             return GO_ON  # the model was told, and nothing has changed since
         self._noticed.add(key)
@@ -189,7 +176,7 @@ class LoopGuard:
 
     def _match(self, now: Round) -> None:
         """Counts, for each period, how many rounds in a row repeat the one a period before."""
-        for period in range(1, LONGEST_CYCLE + 1):
+        for period in self._matched:
             all_same = period > 1 and self._matched[1] >= period - 1  # a loop of one, no cycle
             known = len(self._rounds) >= period and not all_same
             repeats = known and now.repeats(self._rounds[-period])

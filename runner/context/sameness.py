@@ -96,6 +96,8 @@ def same_text(a: str, b: str) -> bool:
     """Whether two results are equal once normalised. Looks only at where they differ."""
     if a == b:
         return True
+    if len(a) + len(b) < 4 * AROUND:
+        return normalised(a) == normalised(b)
     start = shared_start(a, b)
     end = min(_shared_end(a, b), min(len(a), len(b)) - start)
     from_, to = max(0, start - AROUND), max(0, end - AROUND)
