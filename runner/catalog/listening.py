@@ -59,8 +59,12 @@ class Listener:
             self._observer.stop()
             self._observer.join(2)
 
-    def follow(self, wanted: Iterable[Place]) -> None:
-        """Watches exactly these. A place deleted and made again is watched anew."""
+    def follow(self, wanted: Iterable[Place]) -> list[Place]:
+        """Watches exactly these and returns those that are new: what they hold is not known yet.
+
+        A place deleted and made again is watched anew.
+        """
+        new: list[Place] = []
         places = set(wanted)
         dead, self._dead = self._dead, set()
         for place, (watch, identity) in list(self._watches.items()):
@@ -78,6 +82,8 @@ class Listener:
                 event_filter=_events(),
             )
             self._watches[place] = (watch, identity)
+            new.append(place)
+        return new
 
     def _died(self, real: str) -> None:
         self._dead.add(real)

@@ -169,7 +169,9 @@ class Watcher:
         if self._listener is None:
             return
         try:
-            self._listener.follow(_places(self._registry))
+            for place in self._listener.follow(_places(self._registry)):
+                if not place.roots:  # it may have changed before it was watched
+                    self._mark(place.shown if place.single else "", "")
         except OSError as error:
             if error.errno in _EXHAUSTED:
                 self._poll_instead(f"the system gives no more watches: {error.strerror}")

@@ -1,0 +1,7 @@
+import sys
+
+sys.exit(3)
+
+
+def crash() -> str:
+    return "never"

@@ -1,0 +1,2 @@
+def drifted(query: str) -> str:
+    return query

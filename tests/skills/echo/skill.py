@@ -1,0 +1,2 @@
+def echo(text: str) -> dict:
+    return {"text": text}
