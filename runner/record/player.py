@@ -17,6 +17,7 @@ from ..types import (
     Changes,
     Decision,
     Kind,
+    Message,
     SessionInfo,
     Status,
     Tool,
@@ -225,11 +226,18 @@ class Player:
             if said and _same_note(said[0], text):
                 said.pop(0)
             elif not text.startswith(OWN_NOTES):
-                add_note(self.state, text, below=bool(note.get("below")))
+                self._repeat(text, below=bool(note.get("below")))
             elif number >= self.start:
                 self._diverge("what the model is told", number, text, said[0] if said else "")
         if said and number >= self.start:
             self._diverge("what the model is told", number, "", said[0])
+
+    def _repeat(self, text: str, *, below: bool) -> None:
+        """Says what the record alone knows: that a tool was edited, or what the user said."""
+        if below:
+            add_note(self.state, text, below=True)
+        else:
+            self.state.add(Message(role="user", content=text))
 
     def _diverge(self, what: str, number: int, recorded: str, now: str) -> None:
         self.divergence = Divergence(

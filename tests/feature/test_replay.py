@@ -16,6 +16,7 @@ from skill_kit import write as write_skill
 from trajectories import call, config, file_of, record, records, say, write
 
 import runner
+from runner import Event, Runner, ScriptedModel
 from runner.errors import RecordError, SessionError
 from runner.record.replay import Replayed, replay
 
@@ -311,3 +312,69 @@ def test_the_command_shows_the_first_difference_and_says_one(tmp_path: Path) -> 
     assert "+unknown_tool" in done.stderr
     report = json.loads(command(tmp_path, "replay", "s1", "--state", "state", "--json").stdout)
     assert report["divergence"] is None
+
+
+def test_a_session_whose_calls_are_text_is_replayed_as_text(tmp_path: Path) -> None:
+    settings = config(tmp_path, model={"tool_mode": "json"})
+    replies = [
+        say('{"tool_calls": [{"name": "note", "arguments": {"text": "a"}}]}'),
+        say('```json\n{"name": "note", "arguments": {"txt": 5}}\n```'),
+        say('{"answer": "all is noted"}'),
+    ]
+    first = record(settings, replies, skills=SKILLS)
+    assert first.results[0].answer == "all is noted"
+    done = replayed(config(tmp_path))
+    assert done.divergence is None
+    assert done.messages == first.messages
+
+
+def test_what_a_user_said_in_between_is_said_again(tmp_path: Path) -> None:
+    settings = config(tmp_path)
+
+    async def run() -> tuple[object, ...]:
+        model = ScriptedModel({"replies": [call("note", text="a"), say("ok")]})
+        runner = Runner(model=model, skills=SKILLS, config=settings)
+        async with runner, runner.session("s1") as session:
+
+            def hurry(event: Event) -> None:
+                if event.type == "tool.started":
+                    session.steer("hurry")
+
+            session.listen(hurry)
+            await session.run("the goal")
+            assert session.state is not None
+            return tuple(session.state.transcript)
+
+    before = asyncio.run(run())
+    done = replayed(settings)
+    assert done.divergence is None
+    assert done.messages == before
+    assert "hurry" in [m.content for m in done.messages]
+
+
+def test_a_cancelled_turn_ends_where_it_was_cancelled(tmp_path: Path) -> None:
+    settings = config(tmp_path)
+
+    async def run() -> tuple[object, ...]:
+        replies = [call("note", text="a"), call("note", text="b"), {"hang": True}]
+        model = ScriptedModel({"replies": replies})
+        runner = Runner(model=model, skills=SKILLS, config=settings)
+        async with runner, runner.session("s1") as session:
+            asked: list[str] = []
+
+            def stop(event: Event) -> None:
+                if event.type == "model.requested":
+                    asked.append(event.type)
+                    if len(asked) == 3:
+                        session.cancel()
+
+            session.listen(stop)
+            result = await session.run("the goal")
+            assert result.status == "cancelled"
+            assert session.state is not None
+            return tuple(session.state.transcript)
+
+    before = asyncio.run(run())
+    done = replayed(settings)
+    assert done.divergence is None
+    assert done.messages == before
