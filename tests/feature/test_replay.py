@@ -378,3 +378,18 @@ def test_a_cancelled_turn_ends_where_it_was_cancelled(tmp_path: Path) -> None:
     done = replayed(settings)
     assert done.divergence is None
     assert done.messages == before
+
+
+def test_a_result_that_was_cut_is_compared_whole(tmp_path: Path) -> None:
+    long = "'\\n'.join(f'line {n}' for n in range(9000))"
+    write_skill(tmp_path / "skills", skill(shown(long)))
+    settings = config(tmp_path, paths={"skills": ["skills"]})
+    record(settings, [call("note", text="a"), say("ok")])
+    kept = [r for r in records(file_of(settings)) if r["type"] == "tool.finished"]
+    assert kept[0]["spilled_to"]
+    assert replayed(settings, live=True).divergence is None
+    write_skill(tmp_path / "skills", skill(shown(long + ".replace('line 4500', 'another')")))
+    assert replayed(settings, live=True).divergence is not None
+    assert sorted(p.name for p in (tmp_path / "state" / "spills" / "s1").iterdir()) == [
+        Path(kept[0]["spilled_to"]).name
+    ]
