@@ -208,12 +208,17 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A call that passed every check and may run. `call.arguments` are the checked ones."""
+    """A call that passed every check and may run. `call.arguments` are the checked ones.
+
+    `approved`: the question of the policy was answered with yes, by whoever answers. `repeat`: a
+    person said that it may run although the same call was lost earlier.
+    """
 
     call: ToolCall
     tool: Tool
     coerced: tuple[str, ...] = ()
     approved: bool = False
+    repeat: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,10 @@ async def _permitted(
         if verdict.action == "deny":
             return refused(call, Kind.DENIED, f"not allowed: {verdict.reason}")
     if verdict.action == "ask":
-        return await _asked(shared, session, turn, admitted, verdict)
+        asked = await _asked(shared, session, turn, admitted, verdict)
+        if not isinstance(asked, Admitted):
+            return asked
+        admitted = asked
     return await _repeat_approved(shared, session, turn, admitted)
 
 
@@ -209,7 +212,7 @@ async def _repeat_approved(
         return admitted
     verdict = Verdict("ask", "repeat", f"this same call {lost.how} earlier and may have happened")
     answer = await _asked(shared, session, turn, admitted, verdict)
-    return answer if isinstance(answer, Admitted) else admitted
+    return replace(admitted, repeat=True) if isinstance(answer, Admitted) else admitted
 
 
 _GO_ON = Decision("allow")

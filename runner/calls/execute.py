@@ -101,7 +101,7 @@ async def _settled_before(run: Run) -> ToolResult | None:
             f"{recorded.content}\n[recorded earlier in this turn; the tool did not run again]",
         )
     lost = ledger.lost(run.fingerprint)
-    if lost is None or run.admitted.approved:
+    if lost is None or run.admitted.repeat:
         return None
     ruling = await _reconciled(run)
     if ruling is None:

@@ -23,6 +23,7 @@ SKILLS = {
     "check": Lazy(f"{_HERE}.skills", "check", "What is wrong or could be better, line by line."),
     "new": Lazy(f"{_HERE}.skills", "new", "Write a new skill to start from."),
     "call": Lazy(f"{_HERE}.call", "call", "Run one tool call, without a model."),
+    "drill": Lazy(f"{_HERE}.drill", "drill_", "Run a tool through faults: slow, broken, lost."),
 }
 SESSIONS = {
     "list": Lazy(f"{_HERE}.sessions", "list_", "The sessions kept here, newest first."),

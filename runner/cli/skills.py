@@ -43,7 +43,7 @@ def list_(common: Common, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def show(common: Common, name: str, as_json: bool) -> None:
     """One skill with its tools and parameters; NAME is a skill or one of its tools."""
-    skill = _named(scanned(common.load()), name)
+    skill = named(scanned(common.load()), name)
     if as_json:
         common.console.json(skill.to_dict(), indent=2)
         return
@@ -116,7 +116,8 @@ def _registry(config: Config) -> Registry:
     return registry
 
 
-def _named(snapshot: Snapshot, name: str) -> Skill:
+def named(snapshot: Snapshot, name: str) -> Skill:
+    """The skill of that name, or the one with a tool of that name; `ConfigError` with the nearest."""
     found = snapshot.skill(name)
     for skill in snapshot.skills:
         if found is None and any(tool.name == name for tool in skill.tools):
