@@ -109,6 +109,7 @@ async def _ask(shared: Shared, session: SessionState, turn: Turn, prepared: Prep
             "model.requested",
             messages=len(messages),
             input_tokens_estimate=estimate,
+            mode=session.mode,
             tools=[t.name for t in prepared.specs] or list(prepared.offer.tools),
         )
         reply: ModelReply = await turn.wait(

@@ -77,7 +77,7 @@ PLAIN_FIELDS = frozenset(
     "call_id tool tools kind attempts duration position messages input_tokens_estimate finish_reason "
     "usage key fingerprint idempotent recogniser delay attempt capability decision pause form count "
     "before_tokens after_tokens iterations tool_calls generation schema status cost below ok "
-    "degraded_by coerced agent model parent child".split()
+    "mode context_window repeatable degraded_by coerced agent model parent child".split()
 )
 Listener = Callable[[Event], None]
 Emit = Callable[..., None]  # emit("tool.started", call_id=…, tool=…)

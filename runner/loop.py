@@ -91,7 +91,7 @@ async def _run_calls(
     _remember(session, turn, calls, results, offer, in_text=reading.in_text)
     if turn.cancelled:
         raise TurnCancelled
-    _judge(session, turn.guard.after(signature, results, repeatable=repeatable))
+    _judge(session, turn.guard.after(signature, results, repeatable=repeatable), repeatable)
 
 
 async def _admitted(
@@ -138,10 +138,16 @@ def _remember(
     del turn.findings[:-6]
 
 
-def _judge(session: SessionState, verdict: Verdict) -> None:
+def _judge(session: SessionState, verdict: Verdict, repeatable: bool = False) -> None:
     """Passes a loop notice on, or stops the turn."""
     if verdict.action == "notice":
-        session.emit("loop.noticed", form=verdict.form, count=verdict.count, tool=verdict.tools)
+        session.emit(
+            "loop.noticed",
+            form=verdict.form,
+            count=verdict.count,
+            tool=verdict.tools,
+            repeatable=repeatable,
+        )
         note(session, verdict.text)
     elif verdict.action == "stop":
         raise TurnEnded(

@@ -76,6 +76,7 @@ async def open_state(shared: Shared, plan: Plan) -> SessionState:
         model=plan.model.name,
         skills=[s.name for s in snapshot.skills if s.live],
         schema=SCHEMA,
+        context_window=state.context_window,
     )
     if shared.plugins.has("session_started"):
         await shared.plugins.notify("session_started", session=state.describe())

@@ -14,6 +14,7 @@ from .builtins import standard_built_ins
 from .calls.locks import PathLocks
 from .calls.output import capture
 from .calls.permissions import Policy
+from .calls.process import Processes
 from .calls.worker import SkillLoop, Workers
 from .catalog.functions import as_skill
 from .catalog.registry import Registry
@@ -193,6 +194,7 @@ class Runner:
             await self._pump.close()
         for model in filter(None, (self._model, *self._other_models.values())):
             await model.close()
+        await shared.processes.close()
         shared.registry.close()
         shared.skill_loop.close()
         shared.workers.close()
@@ -213,6 +215,7 @@ class Runner:
             registry=registry,
             workers=workers,
             skill_loop=SkillLoop(),
+            processes=Processes(environ=self._environ),
             plugins=plugins,
             redactor=redactor,
             locks=PathLocks(),

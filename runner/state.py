@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from .calls.gate import Gate
 from .calls.ledger import Ledger
 from .calls.locks import PathLocks
 from .calls.permissions import Policy
+from .calls.process import Processes
 from .calls.worker import Job, SkillLoop, Workers
 from .config import Config
 from .context.history import Checker
@@ -264,6 +266,7 @@ class Shared:
     registry: Any  # catalog.registry.Registry, or anything with `snapshot`
     workers: Workers
     skill_loop: SkillLoop
+    processes: Processes
     plugins: Plugins
     redactor: Redactor
     locks: PathLocks
@@ -277,6 +280,7 @@ class Shared:
     gates: dict[str, Gate] = field(default_factory=dict)
     in_flight: dict[str, tuple[str, str, float]] = field(default_factory=dict)
     quick: set[str] = field(default_factory=set)
+    stuck: Counter[str] = field(default_factory=Counter)  # calls past their deadline, by skill
     abandoned: dict[int, tuple[str, Job]] = field(default_factory=dict)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     built_ins: dict[str, Tool] = field(default_factory=dict)

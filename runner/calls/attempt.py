@@ -15,6 +15,7 @@ from ..types import JSON, Entry, Outcome, Raised, Returned, Tool
 from .files import Workspace
 from .gate import Place
 from .output import Printed, printing
+from .processjob import ProcessContext, isolation_of
 from .worker import Job, outcome_of
 
 QUICK_SECONDS = 0.000_5  # a tool whose last call ended within this is expected to do so again
@@ -67,6 +68,9 @@ async def run_attempt(
     """The outcome, or None when it was cancelled. Never raises for anything the skill does."""
     if attempt.tool.origin == "built-in":
         return await _built_in(shared, session, turn, attempt)
+    where = isolation_of(attempt.tool, shared.stuck[attempt.tool.skill])
+    if where != "thread":
+        return await _isolated(shared, session, turn, attempt, strict=where == "strict")
     files = _files(shared, session, attempt)
     arguments = copy.deepcopy(attempt.arguments)  # retries and the record see the original
     contexts: list[SkillContext] = []
@@ -102,6 +106,38 @@ async def run_attempt(
         if job.abandoned:
             await shared.skill_loop.check()
     _merge_directory(session, attempt.call_id, contexts)
+    return outcome
+
+
+async def _isolated(
+    shared: Shared, session: SessionState, turn: Turn, attempt: Attempt, *, strict: bool
+) -> Outcome | None:
+    """In a worker process, which is killed at the deadline: a call that timed out has ended."""
+    tool = attempt.tool
+    job = shared.processes.submit(
+        tool,
+        attempt.arguments,
+        ProcessContext(
+            session_id=session.id,
+            workspace=session.workspace,
+            cwd=session.cwd,
+            files=_files(shared, session, attempt),
+            release=lambda: shared.locks.release(attempt),
+            idempotency_key=attempt.key,
+            env=_granted(shared, tool.flags.permissions),
+            scopes=session.policy.scopes(tool.flags.permissions),
+            approved=attempt.approved,
+        ),
+        timeout=attempt.limit,
+        strict=strict,
+        on_progress=lambda text: session.emit(
+            "tool.progressed", call_id=attempt.call_id, tool=tool.name, text=text
+        ),
+        on_output=attempt.printed.add,
+    )
+    outcome = await _awaited(shared, session, turn, attempt, job)
+    if job.moved_to is not None:
+        session.moves[attempt.call_id] = job.moved_to
     return outcome
 
 
@@ -149,6 +185,7 @@ def _watch_late(shared: Shared, session: SessionState, attempt: Attempt, job: Jo
     """When the abandoned call ends at last, its place and locks are free and the record says so."""
     began = shared.clock()
     shared.abandoned[id(job)] = (attempt.tool.name, job)
+    shared.stuck[attempt.tool.skill] += 1
     place = attempt.last
 
     def late(outcome: Outcome) -> None:

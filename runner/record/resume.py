@@ -175,10 +175,9 @@ class _Fold:
     def _turn_finished(self, record: Mapping[str, Any]) -> None:
         self.end_round()
         self.made.interrupted = False
-        if record.get("status") != "completed" and self.made.messages[-1:]:
-            if self.made.messages[-1].role != "assistant":
-                text = f"[The turn ended: {record.get('status')}]"
-                self.made.messages.append(Message(role="assistant", content=text))
+        messages, status = self.made.messages, record.get("status")
+        if status != "completed" and messages and messages[-1].role != "assistant":
+            messages.append(Message(role="assistant", content=f"[The turn ended: {status}]"))
 
     def _turn_undone(self, _record: Mapping[str, Any]) -> None:
         self.end_round()

@@ -130,9 +130,10 @@ def read(path: Path) -> Loaded:
     if bad:
         loaded.damage.append(f"{path}: {bad} corrupt line(s) skipped")
     for record in loaded.records:
-        if record.get("type") == "session.started" and record.get("schema", SCHEMA) > SCHEMA:
+        schema = record.get("schema") if record["type"] == "session.started" else None
+        if isinstance(schema, int) and schema > SCHEMA:
             raise RecordError(
-                f"{path}: written by a newer version (schema {record['schema']}); update slotrunner"
+                f"{path}: written by a newer version (schema {schema}); update slotrunner"
             )
     return loaded
 
