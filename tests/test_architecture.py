@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("nouns", "types errors skill events log"),
     (
         "the loop's callers",
-        "__init__ __main__ cli cli.* drill view record.player record.replay record.export",
+        "__init__ __main__ cli cli.* drill* view* record.player record.replay record.export",
     ),
     ("the front door", "runner"),
     ("sessions", "session revise opening subagent board"),
