@@ -184,7 +184,7 @@ def test_a_generation_is_forgotten_when_its_last_holder_goes(tmp_path):
     assert entry.function() == 1
     del entry
     assert until(lambda: alive() is None)
-    assert not [name for name in sys.modules if name.startswith(package)]
+    assert until(lambda: not [name for name in list(sys.modules) if name.startswith(package)])
     assert until(done.exists)
 
 
