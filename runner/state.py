@@ -279,7 +279,8 @@ class Shared:
     breakers: dict[str, Breaker] = field(default_factory=dict)
     gates: dict[str, Gate] = field(default_factory=dict)
     in_flight: dict[str, tuple[str, str, float]] = field(default_factory=dict)
-    quick: set[str] = field(default_factory=set)
+    slow: set[str] = field(default_factory=set)  # tools whose last call was not over at once
+    loaded: set[tuple[str, int]] = field(default_factory=set)  # skill and generation
     stuck: Counter[str] = field(default_factory=Counter)  # calls past their deadline, by skill
     abandoned: dict[int, tuple[str, Job]] = field(default_factory=dict)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -88,12 +88,12 @@ async def run_attempt(
         return _drained(_called(entry, arguments, context, job, attempt.printed))
 
     name = attempt.tool.name
-    job = shared.workers.submit(work, quick=name in shared.quick)
+    job = shared.workers.submit(work, quick=name not in shared.slow)
     outcome = await _awaited(shared, session, turn, attempt, job)
     if job.began is not None and shared.clock() - job.began < QUICK_SECONDS:
-        shared.quick.add(name)
+        shared.slow.discard(name)
     else:
-        shared.quick.discard(name)
+        shared.slow.add(name)
     if isinstance(outcome, Returned) and isinstance(outcome.value, _Later):
         entry = outcome.value.entry
 

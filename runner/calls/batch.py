@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 
-from ..state import SessionState, Shared, Turn
-from ..types import Admitted, Kind, ToolCall, ToolResult
+from ..errors import SkillError
+from ..state import SessionState, Shared, Turn, TurnCancelled
+from ..types import Admitted, Kind, Tool, ToolCall, ToolResult
 from .execute import execute
 from .finish import Allowance, finish, refused
+from .processjob import isolation_of
 
 TOGETHER_SECONDS = 0.02  # calls that end within this of each other are told of in their order
 Item = Admitted | ToolResult  # a refusal is already the result
@@ -62,6 +64,7 @@ async def _run_group(
         call, item = group[0]
         result = await _run_one(shared, session, turn, call, item)
         return [await _finish_one(shared, session, call, item, result, allowance)]
+    await _loaded(shared, turn, [item.tool for _, item in group if isinstance(item, Admitted)])
     places = asyncio.Semaphore(shared.config.limits.max_parallel)
 
     async def placed(call: ToolCall, item: Item) -> ToolResult:
@@ -78,6 +81,19 @@ async def _run_group(
     finally:
         await asyncio.wait(tasks)
     return [results[number] for number in range(len(group))]
+
+
+async def _loaded(shared: Shared, turn: Turn, tools: Sequence[Tool]) -> None:
+    """Imports what is new before the calls start, so that none of them begins late for it."""
+    for tool in tools:
+        key = (tool.skill, tool.generation)
+        if key in shared.loaded or isolation_of(tool, shared.stuck[tool.skill]) != "thread":
+            continue
+        shared.loaded.add(key)
+        try:
+            await turn.wait(shared.workers.run(tool.load))
+        except (SkillError, TurnCancelled):
+            pass  # each call of it will say so
 
 
 async def _in_order(tasks: Sequence[asyncio.Future[ToolResult]]) -> AsyncIterator[int]:
