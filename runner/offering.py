@@ -30,15 +30,13 @@ class Prepared:
 
 def prepare(shared: Shared, session: SessionState) -> Prepared:
     """What to offer now: the skills as they are, and the built-in tools that have something to do."""
-    snapshot = shared.registry.snapshot
-    built_in = _built_in(shared, session)
     key = (
-        snapshot.generation, session.mode, session.schema_refused,
-        tuple(built_in), tuple(sorted(session.found)),
+        shared.registry.snapshot.generation, session.mode, session.schema_refused,
+        session.spilled, session.may_remember, len(session.found),
     )  # fmt: skip
     if isinstance(session.prepared, Prepared) and session.prepared_for == key:
         return session.prepared
-    prepared = _prepared(shared, session, built_in)
+    prepared = _prepared(shared, session, _built_in(shared, session))
     session.prepared, session.prepared_for = prepared, key
     return prepared
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
+from ..log import get_logger
 from ..parsing import resolve_name
 from ..plugins import HookFailed
-from ..state import SessionState, Shared, Turn
+from ..state import SessionState, Shared, Turn, TurnCancelled
 from ..types import Admitted, Decision, Kind, Tool, ToolCall, ToolResult
 from .finish import named, refused
 from .permissions import Verdict
 from .schema import checker, describe
+
+REPEAT = "repeat"  # what is asked about a call that was lost
+log = get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,8 @@ async def admit(
     shared: Shared, session: SessionState, turn: Turn, call: ToolCall, offer: Offer
 ) -> Admitted | ToolResult:
     """Fault, snapshot, schema, policy, hooks, question: in this order, the first refusal counts."""
+    if turn.cancelled:
+        raise TurnCancelled
     if call.fault:
         return refused(call, Kind.UNPARSABLE, f"not run: {call.fault}")
     tool = _found(call, offer)
@@ -85,7 +92,7 @@ async def _permitted(
     verdict = _verdict(shared, session, call, tool)
     if verdict.action == "deny":
         return refused(call, Kind.DENIED, f"not allowed: {verdict.reason}. Do without, or say so.")
-    decision = await _hooked(shared, session, call, tool)
+    decision = await guarded(shared, session, turn, call, tool)
     if isinstance(decision, ToolResult):
         return decision
     if decision.arguments is not None:
@@ -114,14 +121,17 @@ def _verdict(shared: Shared, session: SessionState, call: ToolCall, tool: Tool) 
     )
 
 
-async def _hooked(
-    shared: Shared, session: SessionState, call: ToolCall, tool: Tool
+async def guarded(
+    shared: Shared, session: SessionState, turn: Turn, call: ToolCall, tool: Tool
 ) -> Decision | ToolResult:
+    """What the `pre_tool_use` hooks say: go on, perhaps with other arguments, or already the result."""
     if not shared.plugins.has("pre_tool_use"):
         return _GO_ON
     try:
-        decision = await shared.plugins.first(
-            "pre_tool_use", Decision, call=call, tool=tool, session=session.describe()
+        decision = await turn.wait(
+            shared.plugins.first(
+                "pre_tool_use", Decision, call=_own(call), tool=tool, session=session.describe()
+            )
         )
     except HookFailed as error:
         return refused(call, Kind.DENIED, f"not run: a guard failed, so it stays shut: {error}")
@@ -135,7 +145,7 @@ async def _hooked(
                 call, Kind.DENIED, f"not allowed: {decision.reason or 'a hook denied it'}"
             )
         case "answer":
-            return replace(refused(call, Kind.OK, decision.content), tool=tool.name)
+            return replace(refused(call, Kind.OK, str(decision.content)), tool=tool.name)
     return refused(
         call, Kind.DENIED, f"pre_tool_use answered an unknown action {decision.action!r}"
     )
@@ -147,7 +157,8 @@ async def _asked(
     """Asks a hook or a person; nobody to ask, no answer in time and a failing hook all mean no."""
     call, tool = admitted.call, admitted.tool
     remembered = f"{tool.name}:{verdict.capability}"
-    if session.remembered.get(remembered):
+    lasting = verdict.capability != REPEAT  # each lost call is a question of its own
+    if lasting and session.remembered.get(remembered):
         return replace(admitted, approved=True)
     somebody = shared.approver is not None or shared.plugins.has("permission_request")
     if not somebody:
@@ -157,7 +168,8 @@ async def _asked(
             f"not allowed: {verdict.reason}, and there is nobody to ask. Do without it, or tell the "
             "user that it needs permission.",
         )
-    async with shared.asking:
+    await turn.wait(shared.asking.acquire())  # one question at a time, whichever session asks
+    try:
         session.emit(
             "approval.asked", call_id=call.id, tool=tool.name, capability=verdict.capability
         )
@@ -169,9 +181,11 @@ async def _asked(
             capability=verdict.capability,
             decision=decision,
         )
+    finally:
+        shared.asking.release()
     if decision == "deny":
         return refused(call, Kind.DENIED, f"not allowed: {why}. Do without it, or ask the user.")
-    if decision == "allow_session":
+    if decision == "allow_session" and lasting:
         session.remembered[remembered] = True
     return replace(admitted, approved=True)
 
@@ -179,10 +193,10 @@ async def _asked(
 async def _answer(
     shared: Shared, session: SessionState, turn: Turn, call: ToolCall, tool: Tool
 ) -> tuple[str, str]:
-    info = session.describe()
+    info, call = session.describe(), _own(call)
     try:
-        said = await shared.plugins.first(
-            "permission_request", bool, call=call, tool=tool, session=info
+        said = await turn.wait(
+            shared.plugins.first("permission_request", bool, call=call, tool=tool, session=info)
         )
     except HookFailed as error:
         return "deny", str(error)
@@ -195,7 +209,12 @@ async def _answer(
         async with asyncio.timeout(limit):
             answer: Any = await turn.wait(shared.approver(call, tool, info))
     except TimeoutError:
-        return "deny", f"nobody answered within {limit:g} s"
+        return "deny", f"nobody answered within {limit:g} s" if limit else "asking timed out"
+    except TurnCancelled:
+        raise
+    except Exception as error:  # noqa: BLE001 - the host's own approver: who cannot ask, has no yes
+        log.warning("approver.failed", error=repr(error))
+        return "deny", f"the question could not be asked ({type(error).__name__})"
     if answer is True or (isinstance(answer, str) and answer in {"allow", "allow_session"}):
         return (answer, "") if isinstance(answer, str) else ("allow", "")
     return "deny", "the user refused it"
@@ -205,14 +224,21 @@ async def _repeat_approved(
     shared: Shared, session: SessionState, turn: Turn, admitted: Admitted
 ) -> Admitted | ToolResult:
     """A call whose outcome is unknown may be repeated when a person says so; not by `--yes`."""
+    if not session.ledger.any_lost:
+        return admitted
     call, tool = admitted.call, admitted.tool
     lost = session.ledger.lost(session.ledger.fingerprint(tool.name, call.arguments))
     person = shared.approver is not None and not getattr(shared.approver, "automatic", False)
     if lost is None or not person or tool.flags.reconcile:
         return admitted
-    verdict = Verdict("ask", "repeat", f"this same call {lost.how} earlier and may have happened")
+    verdict = Verdict("ask", REPEAT, f"this same call {lost.how} earlier and may have happened")
     answer = await _asked(shared, session, turn, admitted, verdict)
     return replace(admitted, repeat=True) if isinstance(answer, Admitted) else admitted
+
+
+def _own(call: ToolCall) -> ToolCall:
+    """For code that is not ours: what it does to the arguments does not reach the call."""
+    return replace(call, arguments=copy.deepcopy(call.arguments))
 
 
 _GO_ON = Decision("allow")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,12 +70,11 @@ async def run_attempt(
     where = isolation_of(attempt.tool, shared.stuck[attempt.tool.skill])
     if where != "thread":
         return await _isolated(shared, session, turn, attempt, strict=where == "strict")
-    files = _files(shared, session, attempt)
-    arguments = copy.deepcopy(attempt.arguments)  # retries and the record see the original
+    arguments = _copied(attempt.arguments)  # retries and the record see the original
     contexts: list[SkillContext] = []
 
     def context(job: Job) -> SkillContext:
-        made = _context(shared, session, attempt, files, job)
+        made = _context(shared, session, attempt, _files(shared, session, attempt), job)
         contexts.append(made)
         return made
 
@@ -145,6 +143,13 @@ def _called(entry: Entry, arguments: JSON, context: Any, job: Job, printed: Prin
     printing.set(printed)
     extra = {entry.context_parameter: context(job)} if entry.context_parameter else {}
     return entry.function(**arguments, **extra)
+
+
+def _copied(value: Any) -> Any:
+    """A deep copy of a JSON value, without what `copy.deepcopy` does for other kinds."""
+    if isinstance(value, dict):
+        return {key: _copied(part) for key, part in value.items()}
+    return [_copied(part) for part in value] if isinstance(value, list) else value
 
 
 def _drained(value: Any) -> Any:

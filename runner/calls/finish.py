@@ -32,6 +32,8 @@ class Allowance:
 
     def quota(self, text: str, wanted: int) -> int:
         """Characters the next result may take."""
+        if len(text) <= min(wanted, self.result_tokens, self.chars_left // self.calls_left):
+            return wanted  # a character is never more than a token, but for the rarest
         counted = max(1, tokens.estimate(text))
         by_window = int(self.result_tokens * len(text) / counted)
         share = self.chars_left // self.calls_left

@@ -37,7 +37,7 @@ def of_message(message: Message) -> int:
     """Tokens of one message with its calls."""
     total = MESSAGE_TOKENS + estimate(message.content)
     for call in message.tool_calls:
-        total += 8 + estimate(call.name) + estimate(str(call.arguments))
+        total += 8 + estimate(f"{call.name} {call.arguments}")
     return total
 
 
