@@ -53,7 +53,7 @@ def skill_body(skill: Skill) -> str:
     if skill.body_path is None:
         raise SkillError(f"skill {skill.name} has no SKILL.md")
     file = skill.body_path.name
-    data = source.read_file(str(skill.location), file, source.MANIFEST_BYTES, inside=True)
+    data = source.read_file(str(skill.location), file, source.PAGE_BYTES, inside=True)
     text = source.decode(file, data)
     if not text.lstrip().startswith("---"):
         return text  # beside a skill.toml a SKILL.md needs no front matter
@@ -88,7 +88,7 @@ def _name(value: Any, folder: str, file: str) -> tuple[str, str]:
     own = unicodedata.normalize("NFKC", folder)
     if _is_name(name):
         return name, "" if name == own else f"name {name!r} differs from its folder {folder!r}"
-    slug = re.sub(r"[\s_]+", "-", name.lower())
+    slug = re.sub(r"[\s_-]+", "-", name.lower()).strip("-")
     if _is_name(slug):
         return slug, f"name {value!r} breaks the rule ({_RULE}); it is listed as {slug!r}"
     if value is None and _is_name(own):

@@ -89,16 +89,29 @@ def _build(place: Place, listing: Listing, number: int, terms: Terms) -> Built |
     if problem := place.problem or listing.problem:
         raise SkillError(problem)
     manifests = listing.manifests or {}
+    foreign = _foreign(place, listing)
     for right in ("skill.toml", "skill.json"):
-        if right in manifests:
+        if right in manifests and not foreign:
             if manifests[right] != right:
                 raise SkillError(f"{manifests[right]}: must be named {right}; rename it")
             return _with_manifest(place, listing, right, number, terms)
     if "SKILL.md" in manifests:
         read = source.read(place.folder, listing)
         skill = agentskills.build(read, manifests["SKILL.md"], number, place.origin, terms.environ)
-        return Built(place, listing, _noted(skill, place))
+        return Built(place, listing, _noted(skill, place, foreign))
     return _without_manifest(place, listing)
+
+
+def _foreign(place: Place, listing: Listing) -> str:
+    """A note when the skill.json beside a SKILL.md is another tool's; dozens of collections have one."""
+    manifests = listing.manifests or {}
+    if "skill.toml" in manifests or not {"skill.json", "SKILL.md"} <= manifests.keys():
+        return ""
+    file = manifests["skill.json"]
+    data = source.read_file(place.folder, file, source.MANIFEST_BYTES, inside=True)
+    if not manifest.is_foreign(file, data, listing.modules):
+        return ""
+    return f"{file} describes no tool, so it is another program's; SKILL.md counts"
 
 
 def _with_manifest(place: Place, listing: Listing, file: str, number: int, terms: Terms) -> Built:
@@ -168,8 +181,8 @@ def _names_a_file(reason: str) -> bool:
     return first.lower().endswith((".toml", ".json", ".md", ".py")) and " " not in first
 
 
-def _noted(skill: Skill, place: Place, *, expects_folder: bool = False) -> Skill:
-    warnings = list(skill.warnings)
+def _noted(skill: Skill, place: Place, note: str = "", *, expects_folder: bool = False) -> Skill:
+    warnings = [*skill.warnings, *filter(None, [note])]
     if expects_folder and skill.name != place.name:
         warnings.append(f"name {skill.name!r} differs from its folder {place.name!r}")
     if place.linked:

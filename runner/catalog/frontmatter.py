@@ -10,6 +10,9 @@ from ..errors import SkillError
 
 MAX_CHARS = 64_000
 _FENCE = re.compile(r"---[ \t]*(?:\n|\Z)")
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
+_MERGE = re.compile(r"^(?:<{7}|>{7}) .*$", re.MULTILINE)
+_READ = ("name", "description", "metadata", "allowed-tools")  # what we read is not guessed at
 _END = re.compile(r"^(?:---|\.\.\.)[ \t]*$", re.MULTILINE)
 
 
@@ -29,7 +32,12 @@ def parse(name: str, text: str) -> Page:
     if stripped != text and stripped.startswith("---"):
         warnings.append("the front matter does not begin on the first line")
     front, body = split(name, stripped)
-    fields, rescued = _load(name, front)
+    if merge := _MERGE.search(front):
+        line = stripped.count("\n", 0, stripped.index(merge[0])) + 1
+        raise SkillError(f"{name}:{line}: holds the marks of an unfinished merge; resolve it")
+    if (printable := _UNPRINTABLE.sub("", front)) != front:
+        warnings.append("the front matter holds control characters; they are left out")
+    fields, rescued = _load(name, printable)
     if rescued:
         warnings.append("a value stands without the quotes YAML asks for; it was read as text")
     warnings += _surprises(front, fields)
@@ -88,18 +96,24 @@ def _rescue(front: str) -> str:
     lines = []
     for line in front.split("\n"):
         item = re.match(r"([A-Za-z][\w-]*):[ \t]+(.*\S)\s*$", line)
-        if item and item[2][0] not in "\"'|>[{":
+        if item and (item[2][0] not in "\"'|>[{" or _is_flow_of_others(item[1], item[2])):
             value = item[2].replace("\\", "\\\\").replace('"', '\\"')
             line = f'{item[1]}: "{value}"'  # noqa: PLW2901  # the line, mended
         lines.append(line)
     return "\n".join(lines)
 
 
+def _is_flow_of_others(key: str, value: str) -> bool:
+    """`argument-hint: [date] [reason]` is text, and nothing of ours depends on it."""
+    return value[0] in "[{" and key not in _READ
+
+
 def _fault(name: str, error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     line = f":{mark.line + 2}" if mark else ""
     problem = getattr(error, "problem", None) or str(error).split("\n", 1)[0]
-    return f"{name}{line}: the front matter is not YAML: {problem}; put the value in quotes"
+    fix = "close the bracket" if "or '" in problem else "put the value in quotes"
+    return f"{name}{line}: the front matter is not YAML: {problem}; {fix}"
 
 
 def _surprises(front: str, fields: dict[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +66,18 @@ def read_json(name: str, data: bytes) -> Manifest:
     document = load_json(name, data)
     _refuse(name, fields.problems(document, "descriptor"))
     return _manifest(name, {"entry": "", **document}, document["name"])
+
+
+def is_foreign(name: str, data: bytes, modules: Sequence[str]) -> bool:
+    """Whether a `skill.json` is a description in another program's form: ours has a tool to call."""
+    try:
+        document = load_json(name, data)
+    except SkillError:
+        return False
+    if not isinstance(document, dict) or "parameters" in document:
+        return False
+    callable_ = any("/" not in module for module in modules)
+    return not callable_ or bool(fields.problems(document, "descriptor"))
 
 
 def load_json(name: str, data: bytes) -> Any:

@@ -15,6 +15,7 @@ from ..errors import SkillError
 MANIFESTS = ("skill.toml", "skill.json", "SKILL.md")
 SKIPPED = frozenset({"node_modules", "__pycache__"})
 MANIFEST_BYTES = 256_000
+PAGE_BYTES = 1_000_000  # a SKILL.md: real ones reach 300 kB
 MODULE_BYTES = 2_000_000
 MAX_FILES = 500
 MAX_DEPTH = 5
@@ -85,7 +86,8 @@ def read(folder: str, listing: Listing, more: tuple[str, ...] = ()) -> Source:
     files: dict[str, bytes] = {}
     for name in listing.names:
         if name in manifests:
-            files[name] = read_file(folder, name, MANIFEST_BYTES, inside=True)
+            limit = PAGE_BYTES if name.lower() == "skill.md" else MANIFEST_BYTES
+            files[name] = read_file(folder, name, limit, inside=True)
         elif name.endswith(".py"):
             files[name] = read_file(folder, name, MODULE_BYTES)
     return _with(Source(folder, files, ""), more)

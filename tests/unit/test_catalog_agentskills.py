@@ -53,6 +53,8 @@ def test_a_page_is_a_catalogue_entry_without_tools(tmp_path):
         (page(description=456), "456"),
         (page(more='metadata: {"a":{"b":["c"]}}\n'), "What it does and when."),
         (page(description="say\u200b hi\u202e"), "say hi"),
+        (page(description="formula:\u0080 a [type]"), "formula: a [type]"),
+        (page(more="argument-hint: [date] [reason]\n"), "What it does and when."),
     ],
 )
 def test_odd_but_readable_pages_load_with_all_they_say(text, description, tmp_path):
@@ -77,6 +79,12 @@ def test_odd_but_readable_pages_load_with_all_they_say(text, description, tmp_pa
             "SKILL.md:5: the front matter is not YAML",
         ),
         ("---\nname: demo\ndescription: !!python/object/apply:os.system ['x']\n---\n", ""),
+        (page(more='metadata: {"a":{"requires":{"bins":["x"]}}\n'), "close the bracket"),
+        (page(description="[unclosed"), "close the bracket"),
+        (
+            page(more="<<<<<<< ours\nmetadata:\n  a: b\n=======\n"),
+            "SKILL.md:4: holds the marks of an unfinished merge",
+        ),
         ("---\na: &a [x]\nb: *a\nname: demo\ndescription: d\n---\n", "aliases are not read"),
         ("---\nname: demo\ndescription: d\nx: " + "y" * 70_000 + "\n---\n", "more than 64,000"),
         (page().encode("utf-16"), "UTF-16"),
@@ -104,6 +112,7 @@ def test_pages_that_cannot_be_read_are_listed_with_their_reason(text, says, tmp_
         ("UPPER", "UPPER", "upper", "listed as 'upper'"),
         ("a b", "a b", "a-b", "listed as 'a-b'"),
         ("under_score", "under_score", "under-score", "listed as"),
+        ("bad--name", "bad--name", "bad-name", "listed as"),
         ("demo", "zero\u200bwidth", "demo", "breaks the rule"),
         ("技能", "技能", "技能", ""),
         ("cafe\u0301", "caf\u00e9", "caf\u00e9", ""),
@@ -122,6 +131,7 @@ def test_odd_names_load_under_a_name_that_keeps_the_rule(folder, name, listed, s
         (page(more="description: again\n"), "'description' appears twice"),
         (page(description="x" * 2000), "longer than 1024"),
         (page(description="a: b: c"), "without the quotes"),
+        (page(description="a\u0007b"), "control characters"),
     ],
 )
 def test_surprises_are_told(text, says, tmp_path):
@@ -177,6 +187,45 @@ def test_a_page_beside_a_manifest_is_that_skills_instructions(tmp_path):
     skill = only(tmp_path / "s")
     assert (skill.form, skill.state) == ("native", "ready")
     assert skill_body(skill) == "Plain text.\n"
+
+
+FOREIGN = '{"name": "Demo", "version": "1", "description": "d", "keywords": ["x"]}'
+
+
+@pytest.mark.parametrize("file", ["skill.json", "SKILL.json"])
+@pytest.mark.parametrize("beside", ["SKILL.md", "skill.md"])
+@pytest.mark.parametrize("module", ["scripts/run.py", "main.py"])
+def test_another_programs_json_beside_a_page_does_not_hide_it(file, beside, module, tmp_path):
+    write(
+        tmp_path / "s", {f"demo/{beside}": page(), f"demo/{file}": FOREIGN, f"demo/{module}": "x"}
+    )
+    skill = only(tmp_path / "s")
+    assert (skill.form, skill.state, skill.path.name) == ("agent-skill", "ready", beside)
+    assert f"{file} describes no tool" in skill.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "not valid JSON"),
+        ('{"name": "demo", "description": "d", "parameters": 1}', "parameters"),
+        ('{"name": "demo", "description": "d"}', "demo"),
+    ],
+)
+def test_a_descriptor_of_a_tool_beside_a_page_is_still_held_to_its_rules(text, says, tmp_path):
+    write(
+        tmp_path / "s",
+        {"demo/SKILL.md": page(), "demo/skill.json": text, "demo/skill.py": "def other(a): ...\n"},
+    )
+    skill = only(tmp_path / "s")
+    assert skill.form == "json"
+    assert says in (skill.reason or skill.tools[0].skill)
+
+
+def test_a_page_of_300_kilobytes_loads_and_one_of_a_megabyte_says_it_is_too_large(tmp_path):
+    skill = demo(tmp_path, page(body="x" * 300_000))
+    assert (skill.state, len(skill_body(skill))) == ("ready", 300_000)
+    assert "at most 1,000,000" in demo(tmp_path, page(body="x" * 1_000_001)).reason
 
 
 @pytest.mark.parametrize("file", ["skill.md", "Skill.md"])
