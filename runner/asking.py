@@ -11,7 +11,7 @@ from .log import get_logger
 from .model.ask import ask
 from .model.base import ModelRequest
 from .offering import Prepared, fit_head, prepare
-from .state import SessionState, Shared, Turn, TurnEnded
+from .state import SessionState, Shared, Turn, TurnEnded, charge
 from .summary import summarise
 from .types import Message, ModelReply, Status, Usage
 
@@ -57,9 +57,16 @@ async def ask_model(
         except ContextOverflow as error:
             await _shrink(shared, session, turn, error)
         except ModelRefused as error:
-            if prepared.schema is None or "format" not in str(error).lower():
+            if prepared.schema is None or not _about_schema(error):
                 raise
+            log.info("schema.refused", reason=str(error))
             session.schema_refused = True
+
+
+def _about_schema(error: ModelRefused) -> bool:
+    """Does the server say that it cannot hold a reply to a schema?"""
+    said = str(error).lower()
+    return any(word in said for word in ("format", "schema", "grammar"))
 
 
 async def closing_answer(shared: Shared, session: SessionState, turn: Turn, request: str) -> str:
@@ -104,9 +111,11 @@ async def _ask(shared: Shared, session: SessionState, turn: Turn, prepared: Prep
         stream=session.stream,
     )
     began = shared.clock()
-    async with shared.model_gate.slot():
+    await turn.wait(shared.model_gate.enter())
+    try:
         session.emit(
             "model.requested",
+            model=model.name,
             messages=len(messages),
             input_tokens_estimate=estimate,
             mode=session.mode,
@@ -127,6 +136,8 @@ async def _ask(shared: Shared, session: SessionState, turn: Turn, prepared: Prep
                 clock=shared.clock,
             )
         )
+    finally:
+        shared.model_gate.leave()
     _account(session, turn, reply, estimate)
     session.emit(
         "model.replied",
@@ -144,8 +155,10 @@ async def _ask(shared: Shared, session: SessionState, turn: Turn, prepared: Prep
 async def _messages(shared: Shared, session: SessionState, turn: Turn) -> list[Message]:
     messages = session.checker.check(session.window.messages)
     if shared.plugins.has("transform_context"):
-        folded = await shared.plugins.fold(
-            "transform_context", "messages", list(messages), session=session.describe()
+        folded = await turn.wait(
+            shared.plugins.fold(
+                "transform_context", "messages", list(messages), session=session.describe()
+            )
         )
         messages = valid(folded)
     if turn.restate:
@@ -165,11 +178,7 @@ def _with_goal(messages: list[Message], goal: str) -> list[Message]:
 
 def _account(session: SessionState, turn: Turn, reply: ModelReply, estimate: int) -> None:
     usage = reply.usage or Usage()
-    turn.usage += usage
-    session.usage += usage
-    cost = session.model.cost(usage)
-    turn.cost += cost
-    session.cost += cost
+    charge(session, turn, usage)
     if not usage.input_tokens:
         return
     if session.info.local and estimate > LEAST_BUDGET and usage.input_tokens < CUT_SHARE * estimate:
@@ -204,11 +213,12 @@ async def _fit(shared: Shared, session: SessionState, turn: Turn, budget: int) -
     window = session.window
     if window.tokens <= budget:
         return
-    _compacted(session, turn, window.truncate(budget))
+    await _compacted(shared, session, turn, window.truncate(budget))
     if window.tokens > budget and session.config.context.summarise:
-        _compacted(session, turn, await summarise(shared, session, turn, window.oldest(budget)))
+        step = await summarise(shared, session, turn, window.oldest(budget))
+        await _compacted(shared, session, turn, step)
     if window.tokens > budget:
-        _compacted(session, turn, window.slide(budget))
+        await _compacted(shared, session, turn, window.slide(budget))
 
 
 async def _shrink(
@@ -224,7 +234,7 @@ async def _shrink(
     turn.overflows += 1
 
 
-def _compacted(session: SessionState, turn: Turn, step: Step | None) -> None:
+async def _compacted(shared: Shared, session: SessionState, turn: Turn, step: Step | None) -> None:
     if step is None:
         return
     turn.restate = True
@@ -234,10 +244,22 @@ def _compacted(session: SessionState, turn: Turn, step: Step | None) -> None:
         after_tokens=step.after_tokens,
         iterations=step.iterations,
     )
+    if shared.plugins.has("context_compacted"):
+        await turn.wait(
+            shared.plugins.notify(
+                "context_compacted",
+                before_tokens=step.before_tokens,
+                after_tokens=step.after_tokens,
+                step=step.name,
+                session=session.describe(),
+            )
+        )
 
 
 def check_budgets(shared: Shared, session: SessionState, turn: Turn) -> None:
-    """Ends the turn when its tokens, its cost or its time are used up."""
+    """Ends the turn when its tokens, its cost or its time are used up, or those of whom it works for."""
+    if turn.outer is not None:
+        check_budgets(shared, turn.outer.session, turn.outer.turn)
     limits = session.config.limits
     if limits.max_total_tokens and turn.usage.total >= limits.max_total_tokens:
         raise TurnEnded(

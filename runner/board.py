@@ -18,9 +18,10 @@ def board(shared: Shared, slots: Slots | None, watcher: Any) -> dict[str, Any]:
         "sessions": [_session(s) for s in shared.sessions.values()],
         "calls": [
             {"call_id": call_id, "session": session, "tool": tool, "seconds": round(now - began, 3)}
-            for call_id, (session, tool, began) in shared.in_flight.items()
+            for (session, call_id), (tool, began) in shared.in_flight.items()
         ],
         "abandoned": sorted(tool for tool, _job in shared.abandoned.values()),
+        "stuck": {skill: count for skill, count in shared.stuck.items() if count > 0},
         "breakers": {n: b.describe() for n, b in shared.breakers.items() if b.state != "closed"},
         "gates": {n: _places(g) for n, g in shared.gates.items() if g.used or g.waiting},
         "skills": {

@@ -13,7 +13,6 @@ from .calls.permissions import Policy
 from .config import Config
 from .context.loopguard import LoopGuard
 from .context.window import Window
-from .errors import RecordError
 from .events import SCHEMA, Listener
 from .log import get_logger
 from .memory import asks_to_remember
@@ -54,18 +53,24 @@ def new_id() -> str:
 
 async def open_state(shared: Shared, plan: Plan) -> SessionState:
     """The session's state, rebuilt when its trajectory exists. Emits `session.started`."""
-    rebuilt, trajectory = Rebuilt(), None
-    if plan.record:
-        fsync = plan.config.record.durability == "power"
-        trajectory = Trajectory(file_of(plan.config.paths.state, check_id(plan.id)), fsync=fsync)
-        try:
-            loaded = trajectory.load()
-        except RecordError:
-            trajectory.close()
-            raise
-        for sentence in loaded.damage:
-            log.warning("record.damaged", what=sentence)
+    if not plan.record:
+        return await _begun(shared, plan, Rebuilt(), None)
+    fsync = plan.config.record.durability == "power"
+    trajectory = Trajectory(file_of(plan.config.paths.state, check_id(plan.id)), fsync=fsync)
+    try:
+        loaded = trajectory.load()
         rebuilt = rebuild(loaded.records, plan.id)
+        for sentence in (*loaded.damage, *rebuilt.damage):
+            log.warning("record.damaged", what=sentence)
+        return await _begun(shared, plan, rebuilt, trajectory)
+    except BaseException:
+        trajectory.close()  # whoever tries again must not find it locked by us
+        raise
+
+
+async def _begun(
+    shared: Shared, plan: Plan, rebuilt: Rebuilt, trajectory: Trajectory | None
+) -> SessionState:
     reporter = Reporter(shared.redactor, session=plan.id, trajectory=trajectory, first=rebuilt.seq)
     reporter.listeners += plan.listeners
     state = make_state(plan, reporter)
@@ -115,11 +120,11 @@ def window_of(config: Config, info: ModelInfo) -> int:
 
 
 def mode_of(config: Config, info: ModelInfo) -> str:
-    """How tools are given to the model: native calls, unless it cannot or the config says text."""
+    """How tools are given to the model: native calls, unless it cannot, is small, or the config says text."""
     wanted = config.model.tool_mode
     if wanted != "auto":
         return wanted
-    return "json" if info.tools is False else "native"
+    return "json" if info.tools is False or info.small else "native"
 
 
 def begin_turn(shared: Shared, session: SessionState, goal: str) -> Turn:
@@ -137,7 +142,7 @@ def begin_turn(shared: Shared, session: SessionState, goal: str) -> Turn:
         deadline=now + c.limits.turn_timeout if c.limits.turn_timeout else None,
     )
     session.turn = turn
-    session.may_remember = asks_to_remember(goal)
+    session.may_remember = session.parent is None and asks_to_remember(goal)
     session.ledger.begin_turn(turn.number)
     session.reporter.turn, session.reporter.iteration = turn.number, 0
     session.emit("turn.started", goal=goal)
@@ -159,5 +164,7 @@ def _restore(state: SessionState, rebuilt: Rebuilt) -> None:
     for message in rebuilt.messages:
         state.add(message)
     for lost in rebuilt.lost.values():
-        state.ledger.lose(lost.fingerprint, lost.tool, lost.key, "was interrupted")
+        state.ledger.lose(lost.fingerprint, lost.tool, lost.key, lost.how)
+    for fingerprint, key in rebuilt.open_keys.items():
+        state.ledger.keep_key(fingerprint, key)
     state.turns, state.ids, state.spilled = rebuilt.turns, rebuilt.ids, rebuilt.spilled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Any
 
@@ -13,7 +14,9 @@ from . import hookspecs
 from .calls.worker import Workers
 from .errors import PluginError
 from .log import get_logger
+from .types import Raised, Returned
 
+MOST_HANGING = 3  # calls of one implementation that never ended
 log = get_logger()
 
 
@@ -30,6 +33,7 @@ class Plugins:
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs)
         self._counts: dict[str, int] = {}
+        self._hanging: Counter[Callable[..., Any]] = Counter()
 
     def register(self, plugin: Any, name: str) -> None:
         """Adds a plugin, or raises `PluginError` and leaves nothing of it behind."""
@@ -146,7 +150,22 @@ class Plugins:
         async with asyncio.timeout(self._timeout):
             if inspect.iscoroutinefunction(function):
                 return await function(*wanted)
-            return await self._workers.run(function, *wanted)
+            return await self._on_a_thread(function, wanted)
+
+    async def _on_a_thread(self, function: Callable[..., Any], wanted: list[Any]) -> Any:
+        """A call that is given up on keeps its thread: after a few of them no more are begun."""
+        if self._hanging[function] >= MOST_HANGING:
+            raise RuntimeError(f"nothing: {MOST_HANGING} earlier calls of it still hang")
+        job = self._workers.submit(lambda _job: function(*wanted))
+        try:
+            outcome = await job.future
+        except asyncio.CancelledError:
+            self._hanging[function] += 1
+            job.on_late = lambda _outcome: self._hanging.subtract((function,))
+            raise
+        if isinstance(outcome, Raised):
+            raise outcome.error
+        return outcome.value if isinstance(outcome, Returned) else None
 
 
 def misspelt(plugin: Any) -> str:

@@ -31,6 +31,7 @@ class Session:
         self._listeners: list[Listener] = []  # registered before it was opened
         self._state: SessionState | None = None
         self._busy = False
+        self._running: asyncio.Future[TurnResult] | None = None
 
     @property
     def id(self) -> str:
@@ -61,17 +62,19 @@ class Session:
         if self._busy:
             raise SessionError(f"session {self.id!r} is in the middle of a turn; use steer()")
         self._busy = True
-        turn = begin_turn(self._shared, state, goal)
-        task = asyncio.ensure_future(self._slotted(state, turn))
         try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            turn.cancel()
-            await asyncio.wait([task], timeout=PATIENCE)
-            task.cancel()
-            raise
+            turn = begin_turn(self._shared, state, goal)
+            task = self._running = asyncio.ensure_future(self._slotted(state, turn))
+            try:
+                return await asyncio.shield(task)
+            except asyncio.CancelledError:
+                turn.cancel()
+                await asyncio.wait([task], timeout=PATIENCE)
+                task.cancel()
+                raise
         finally:
             self._busy = False
+            self._running = None
             state.turn = None
 
     async def stream(self, goal: str) -> AsyncIterator[Event]:
@@ -105,7 +108,7 @@ class Session:
         """Says something to the model at the next iteration of the turn under way."""
         if self._state is None or self._state.turn is None:
             raise SessionError("there is no turn to steer; use run()")
-        self._state.turn.steered.append(text)
+        self._state.turn.steer(text)
 
     async def undo(self) -> str:
         """Takes the last turn out of the conversation and gives its goal, to be run again or not.
@@ -118,9 +121,15 @@ class Session:
         """Makes the context about half as large; the steps it took. Raises in the middle of a turn."""
         return await revise.compact(self._shared, await self._idle())
 
+    async def use_model(self, name: str) -> None:
+        """Goes on with another model, `PROVIDER/MODEL`. Raises `ConfigError` or `ModelError`."""
+        await revise.use_model(self._shared, await self._idle(), name)
+
     async def close(self) -> None:
         """Lets the session go; it can be resumed by its id."""
         self.cancel()
+        if self._running is not None:
+            await asyncio.wait([self._running], timeout=PATIENCE)
         if self._state is not None:
             await close_state(self._shared, self._state)
             self._state = None
@@ -149,14 +158,20 @@ class Session:
             )
         except TurnCancelled:
             reason = account(turn, "cancelled before it began")
-            return ended(self._shared, state, turn, Status.CANCELLED, reason)
+            return await self._told(
+                turn, ended(self._shared, state, turn, Status.CANCELLED, reason)
+            )
         try:
             state.emit("slot.acquired", position=0)
             result = await run_turn(self._shared, state, turn)
         finally:
             self._slots.leave()
-        if self._shared.plugins.has("turn_finished"):
-            await self._shared.plugins.notify(
-                "turn_finished", result=result, session=state.describe()
+        return await self._told(turn, result)
+
+    async def _told(self, turn: Turn, result: TurnResult) -> TurnResult:
+        plugins, state = self._shared.plugins, self._state
+        if state is not None and plugins.has("turn_finished"):
+            await turn.see_out(
+                plugins.notify("turn_finished", result=result, session=state.describe())
             )
         return result

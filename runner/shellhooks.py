@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from .hookspecs import hookimpl
 from .types import Decision, SessionInfo, Tool, ToolCall, ToolResult
 
 DENIES = 2  # the exit code that denies, with stderr as the reason
+KEPT_BYTES = 8000  # of what a command says
 
 
 class ShellHooks:
@@ -28,7 +30,7 @@ class ShellHooks:
     ) -> Decision | None:
         """Runs the commands in order; the first that denies wins."""
         for command in self._before:
-            code, _, err = await self._run(command, _about(call, tool, session))
+            code, err = await self._run(command, _about(call, tool, session))
             if code == DENIES:
                 return Decision("deny", err.strip() or f"{command!r} denied it")
             if code != 0:
@@ -49,29 +51,56 @@ class ShellHooks:
         for command in self._after:
             await self._run(command, about)
 
-    async def _run(self, command: str, about: object) -> tuple[int, str, str]:
+    async def _run(self, command: str, about: object) -> tuple[int, str]:
+        """Exit code and stderr. At the deadline, and when the turn is cancelled, its whole group is killed."""
         process = await asyncio.create_subprocess_shell(
             command,
             stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
         )
         data = json.dumps(about, ensure_ascii=False, default=str).encode("utf-8", "replace")
+        ended = False
         try:
             async with asyncio.timeout(self._timeout):
-                out, err = await process.communicate(data)
+                err = await _spoken(process, data)
+                code = await process.wait()
+                ended = True
+                return code, err.decode("utf-8", "replace")
         except TimeoutError:
-            return 1, "", f"it took longer than {self._timeout:g} s"
+            return 1, f"it took longer than {self._timeout:g} s"
         finally:
-            if process.returncode is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
-        return (
-            process.returncode or 0,
-            out.decode("utf-8", "replace"),
-            err.decode("utf-8", "replace"),
-        )
+            if not ended:
+                _kill(process)
+
+
+async def _spoken(process: asyncio.subprocess.Process, data: bytes) -> bytes:
+    """Gives the command its input and takes the first of what it says on stderr; drops the rest."""
+    giving = asyncio.ensure_future(_given(process, data))
+    kept = bytearray()
+    try:
+        while process.stderr is not None and (part := await process.stderr.read(65_536)):
+            kept += part[: KEPT_BYTES - len(kept)]
+    finally:
+        giving.cancel()  # what it has not read by now it does not want
+    return bytes(kept)
+
+
+async def _given(process: asyncio.subprocess.Process, data: bytes) -> None:
+    stdin = process.stdin
+    if stdin is None:
+        return
+    with contextlib.suppress(ConnectionError):  # it does not care for its input
+        stdin.write(data)
+        await stdin.drain()
+    stdin.close()
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - nothing public closes the pipes
 
 
 def _about(call: ToolCall, tool: Tool, session: SessionInfo) -> dict[str, object]:

@@ -37,14 +37,14 @@ class Slots:
             return
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append(place)
-        if on_wait is not None:
-            on_wait(len(self._queue))
         try:
+            if on_wait is not None:
+                on_wait(len(self._queue))
             await place
-        except asyncio.CancelledError:
+        except BaseException:
             if place.done() and not place.cancelled():
                 self.leave()  # the slot was handed over at the same moment
-            else:
+            elif place in self._queue:  # else `leave` has passed it over already
                 self._queue.remove(place)
             raise
 

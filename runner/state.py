@@ -34,6 +34,7 @@ from .redact import Redactor
 from .slots import ModelGate
 from .types import JSON, NOTHING, Message, SessionInfo, Status, Tool, ToolCall, Usage
 
+GRACE_SECONDS = 1.0  # what a cancelled turn still gives to snapshots and hooks, all together
 log = get_logger()
 Approver = Callable[[ToolCall, Tool, SessionInfo], Awaitable[Any]]
 
@@ -75,14 +76,25 @@ class Turn:
     running: dict[str, Callable[[], Any]] = field(default_factory=dict)
     cancelled_calls: set[str] = field(default_factory=set)
     used: dict[str, JSON] = field(default_factory=dict)
+    outer: Outer | None = None
+    helpers: set[Callable[[], Any]] = field(default_factory=set)
+    alike: dict[str, asyncio.Lock] = field(default_factory=dict)  # equal calls run one by one
     _cancellers: set[Callable[[], Any]] = field(default_factory=set)
+    _patient_until: float = 0.0
 
     def cancel(self) -> None:
         """Ends whatever the turn is waiting for. A second time does nothing."""
         if self.cancelled:
             return
         self.cancelled = True
+        self._patient_until = time.monotonic() + GRACE_SECONDS
         for stop in {*self.running.values(), *self._cancellers}:
+            stop()
+
+    def steer(self, text: str) -> None:
+        """Says something at the next iteration. Agents at work end with what they have, so it comes soon."""
+        self.steered.append(text)
+        for stop in tuple(self.helpers):
             stop()
 
     def cancel_call(self, call_id: str) -> bool:
@@ -95,29 +107,46 @@ class Turn:
         return True
 
     @contextmanager
-    def cancellable(self, stop: Callable[[], Any]) -> Iterator[None]:
-        """While inside, cancelling the turn calls `stop`."""
+    def cancellable(self, stop: Callable[[], Any], call_id: str = "") -> Iterator[None]:
+        """While inside, cancelling the turn, or the call of that id, calls `stop`."""
+        new = stop not in self._cancellers
         self._cancellers.add(stop)
+        if call_id:
+            self.running[call_id] = stop
         try:
             yield
         finally:
-            self._cancellers.discard(stop)
+            self.running.pop(call_id, None)
+            if new:
+                self._cancellers.discard(stop)
 
-    async def wait(self, awaitable: Awaitable[Any]) -> Any:
-        """Awaits it, or raises `TurnCancelled` as soon as the turn is cancelled."""
-        if self.cancelled:
+    async def wait(self, awaitable: Awaitable[Any], call_id: str = "") -> Any:
+        """Awaits it, or raises `TurnCancelled` as soon as the turn, or that call, is cancelled."""
+        if self.cancelled or call_id in self.cancelled_calls:
             _close(awaitable)
             raise TurnCancelled
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - there is always one where one can await
-        with self.cancellable(task.cancel):
+        with self.cancellable(task.cancel, call_id):
             try:
                 return await awaitable
             except asyncio.CancelledError:
-                if not self.cancelled:
+                if not self.cancelled and call_id not in self.cancelled_calls:
                     raise
                 task.uncancel()
                 raise TurnCancelled from None
+
+    async def see_out(self, awaitable: Awaitable[Any]) -> Any:
+        """Awaits it, also after a cancel, but then not for long: None when it did not end in time."""
+        task = asyncio.ensure_future(awaitable)
+        try:
+            return await self.wait(asyncio.shield(task))
+        except TurnCancelled:
+            await asyncio.wait([task], timeout=max(0.0, self._patient_until - time.monotonic()))
+            if task.done():
+                return task.result()
+            task.cancel()
+            return None
 
 
 class Reporter:
@@ -258,6 +287,26 @@ class SessionState:
         return self.reporter.emit
 
 
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """What a sub-agent's turn works for: the turn that pays for it and whose limits bind it, too."""
+
+    session: SessionState
+    turn: Turn
+
+
+def charge(session: SessionState, turn: Turn, usage: Usage) -> None:
+    """Adds a request's tokens and cost to the turn and its session, and to those they work for."""
+    cost = session.model.cost(usage)
+    paying: Outer | None = Outer(session, turn)
+    while paying is not None:
+        paying.turn.usage += usage
+        paying.turn.cost += cost
+        paying.session.usage += usage
+        paying.session.cost += cost
+        paying = paying.turn.outer
+
+
 @dataclass(slots=True, kw_only=True)
 class Shared:
     """What all sessions of a runner share. Changed on the core loop only."""
@@ -278,7 +327,7 @@ class Shared:
     rng: random.Random = field(default_factory=random.Random)
     breakers: dict[str, Breaker] = field(default_factory=dict)
     gates: dict[str, Gate] = field(default_factory=dict)
-    in_flight: dict[str, tuple[str, str, float]] = field(default_factory=dict)
+    in_flight: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
     slow: set[str] = field(default_factory=set)  # tools whose last call was not over at once
     loaded: set[tuple[str, int]] = field(default_factory=set)  # skill and generation
     stuck: Counter[str] = field(default_factory=Counter)  # calls past their deadline, by skill
@@ -298,9 +347,10 @@ class Shared:
             self.breakers[tool] = Breaker(c.failures, c.pause, c.max_pause, self.clock)
         return self.breakers[tool]
 
-    def gate(self, tool: Tool) -> Gate:
-        """The tool's places; a changed limit takes effect with a new gate."""
+    def gate(self, tool: Tool, where: str = "thread") -> Gate:
+        """The tool's places; a changed limit, or another place to run, means a new gate."""
         key = f"{tool.name}:{tool.flags.places}"
+        key = key if where == "thread" else f"{key}:{where}"
         if key not in self.gates:
             self.gates[key] = Gate(tool.flags.places)
         return self.gates[key]

@@ -11,7 +11,7 @@ from .errors import ModelError
 from .log import get_logger
 from .model.ask import ask
 from .model.base import ModelRequest
-from .state import SessionState, Shared, Turn
+from .state import SessionState, Shared, Turn, charge
 from .types import Message
 
 LINE_CHARS = 400
@@ -40,19 +40,21 @@ async def summarise(
         stream=session.stream,
     )
     try:
-        async with shared.model_gate.slot():
+        await turn.wait(shared.model_gate.enter())
+        try:
             reply = await turn.wait(
                 ask(
                     session.model, request, next_id=session.next_id, emit=session.emit,
                     retries=0, deadline=turn.deadline, rng=shared.rng, clock=shared.clock,
                 )
             )  # fmt: skip
+        finally:
+            shared.model_gate.leave()
     except ModelError as error:
         log.info("summary.failed", reason=str(error))
         return None
     if reply.usage is not None:
-        turn.usage += reply.usage
-        session.usage += reply.usage
+        charge(session, turn, reply.usage)
     lines = accepted(reply.text, steps)
     return session.window.summarise(blocks, lines) if lines else None
 

@@ -28,11 +28,14 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("the front door", "runner"),
     ("sessions", "session revise opening subagent board"),
     ("the loop", "loop asking offering reading summary endings builtins memory"),
-    ("calls", "calls.admit calls.batch calls.execute calls.attempt calls.finish calls.verdict"),
+    (
+        "calls",
+        "calls.admit calls.batch calls.execute calls.run calls.aside calls.attempt calls.finish calls.verdict",
+    ),
     ("state", "state"),
     (
         "machinery",
-        "model.* plugins plugin_loading shellhooks context.* calls.process* calls.child record.*",
+        "model.* plugins plugin_loading shellhooks skillhooks observing context.* calls.process* calls.child record.*",
     ),
     ("leaves", "*"),
 )

@@ -67,7 +67,8 @@ def _found(call: ToolCall, offer: Offer) -> Tool | ToolResult:
     near = get_close_matches(call.name, offer.tools, 1, 0.6)
     hint = f" Did you mean {near[0]}?" if near else ""
     there = f"Available: {named(list(offer.tools))}." if offer.tools else "There are no tools now."
-    return refused(call, Kind.UNKNOWN_TOOL, f"unknown tool: {call.name}.{hint} {there}")
+    advice = "" if near else " What no tool does, work out yourself from the results, and answer."
+    return refused(call, Kind.UNKNOWN_TOOL, f"unknown tool: {call.name}.{hint} {there}{advice}")
 
 
 def _checked(shared: Shared, call: ToolCall, tool: Tool) -> Admitted | ToolResult:
@@ -78,7 +79,7 @@ def _checked(shared: Shared, call: ToolCall, tool: Tool) -> Admitted | ToolResul
         arguments, coerced = check.coerced(arguments)
     problems = check.problems(arguments)
     if problems:
-        text = describe(tool.name, tool.parameters, problems)
+        text = describe(tool.name, tool.parameters, problems, tool.examples)
         return replace(refused(call, Kind.INVALID_ARGUMENTS, text), tool=tool.name)
     if arguments is not call.arguments or call.name != tool.name:
         call = replace(call, name=tool.name, arguments=arguments)
@@ -128,7 +129,7 @@ async def guarded(
     if not shared.plugins.has("pre_tool_use"):
         return _GO_ON
     try:
-        decision = await turn.wait(
+        decision: Decision | None = await turn.wait(
             shared.plugins.first(
                 "pre_tool_use", Decision, call=_own(call), tool=tool, session=session.describe()
             )
@@ -138,8 +139,13 @@ async def guarded(
     if decision is None:
         return _GO_ON
     match decision.action:
+        case "allow" if decision.arguments is None:
+            return _GO_ON
+        case "allow" if isinstance(decision.arguments, dict):
+            return decision
         case "allow":
-            return _GO_ON if decision.arguments is None else decision
+            what = type(decision.arguments).__name__
+            return refused(call, Kind.DENIED, f"not run: a guard changed the arguments to {what}")
         case "deny":
             return refused(
                 call, Kind.DENIED, f"not allowed: {decision.reason or 'a hook denied it'}"

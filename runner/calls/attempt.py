@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..errors import RecordError
 from ..log import get_logger
 from ..skill import SkillContext
-from ..state import SessionState, Shared, Turn
+from ..state import SessionState, Shared, Turn, TurnCancelled
 from ..types import JSON, Entry, Outcome, Raised, Returned, Tool
+from .compact import compacted
 from .files import Workspace
 from .gate import Place
 from .output import Printed, printing
@@ -18,6 +20,7 @@ from .processjob import ProcessContext, isolation_of
 from .worker import Job, outcome_of
 
 QUICK_SECONDS = 0.000_5  # a tool whose last call ended within this is expected to do so again
+MOST_PROGRESS = 1000  # reports of one call; a loop that reports each step must not fill the record
 LOAD_SECONDS = 12.0  # the loader's own limit is 10; this one only guards against its failing
 log = get_logger()
 
@@ -83,7 +86,7 @@ async def run_attempt(
         if entry.asynchronous:
             return _Later(entry)
         job.began = shared.clock()
-        return _drained(_called(entry, arguments, context, job, attempt.printed))
+        return compacted(_drained(_called(entry, arguments, context, job, attempt.printed)))
 
     name = attempt.tool.name
     job = shared.workers.submit(work, quick=name not in shared.slow)
@@ -97,7 +100,7 @@ async def run_attempt(
 
         async def later(job: Job) -> Any:
             job.began = shared.clock()
-            return await _called(entry, arguments, context, job, attempt.printed)
+            return compacted(await _called(entry, arguments, context, job, attempt.printed))
 
         job = shared.skill_loop.submit(later)
         outcome = await _awaited(shared, session, turn, attempt, job)
@@ -128,8 +131,8 @@ async def _isolated(
         ),
         timeout=attempt.limit,
         strict=strict,
-        on_progress=lambda text: session.emit(
-            "tool.progressed", call_id=attempt.call_id, tool=tool.name, text=text
+        on_progress=lambda text: _aside(
+            session, "tool.progressed", call_id=attempt.call_id, tool=tool.name, text=text
         ),
         on_output=attempt.printed.add,
     )
@@ -180,17 +183,20 @@ async def _awaited(
         turn.running.pop(attempt.call_id, None)
         if job.abandoned:
             attempt.running = True
-            _watch_late(shared, session, attempt, job)
+            _watch_late(shared, session, turn, attempt, job)
         else:
             shared.locks.release(attempt)
     return outcome
 
 
-def _watch_late(shared: Shared, session: SessionState, attempt: Attempt, job: Job) -> None:
+def _watch_late(
+    shared: Shared, session: SessionState, turn: Turn, attempt: Attempt, job: Job
+) -> None:
     """When the abandoned call ends at last, its place and locks are free and the record says so."""
     began = shared.clock()
     shared.abandoned[id(job)] = (attempt.tool.name, job)
-    shared.stuck[attempt.tool.skill] += 1
+    if not turn.cancelled:
+        shared.stuck[attempt.tool.skill] += 1
     place = attempt.last
 
     def late(outcome: Outcome) -> None:
@@ -198,7 +204,8 @@ def _watch_late(shared: Shared, session: SessionState, attempt: Attempt, job: Jo
         shared.locks.release(attempt)
         if place is not None:
             place.leave()
-        session.emit(
+        _aside(
+            session,
             "tool.late",
             call_id=attempt.call_id,
             tool=attempt.tool.name,
@@ -216,12 +223,13 @@ async def _built_in(
     entry = attempt.tool.load()
     context = BuiltInContext(shared, session, turn, attempt.call_id)
     try:
-        return Returned(await turn.wait(entry.function(context, **attempt.arguments)))
+        function = entry.function(context, **attempt.arguments)
+        return Returned(await turn.wait(function, attempt.call_id))
+    except TurnCancelled as cancelled:  # with an account of what came of it, or without
+        return Raised(cancelled) if cancelled.args else None
+    except RecordError:  # the host's trouble, not the tool's
+        raise
     except Exception as error:  # noqa: BLE001 - its ToolError is a value like any skill's
-        from ..state import TurnCancelled
-
-        if isinstance(error, TurnCancelled):
-            return None
         return Raised(error)
 
 
@@ -243,12 +251,22 @@ def _files(shared: Shared, session: SessionState, attempt: Attempt) -> Workspace
 def _context(
     shared: Shared, session: SessionState, attempt: Attempt, files: Workspace, job: Job
 ) -> SkillContext:
+    said = 0
+
+    def tell(text: str) -> None:
+        if not job.abandoned:
+            _aside(session, "tool.progressed", call_id=attempt.call_id, tool=name, text=text[:500])
+
     def progress(text: str) -> None:
-        job.loop.call_soon_threadsafe(
-            lambda: session.emit(
-                "tool.progressed", call_id=attempt.call_id, tool=attempt.tool.name, text=text[:500]
-            )
-        )
+        nonlocal said
+        said += 1
+        if said <= MOST_PROGRESS:
+            try:
+                job.loop.call_soon_threadsafe(tell, text)
+            except RuntimeError:
+                pass  # the host has ended its loop while this call goes on
+
+    name = attempt.tool.name
 
     needs = attempt.tool.flags.permissions
     return SkillContext(
@@ -265,6 +283,14 @@ def _context(
         on_progress=progress,
         clock=shared.clock,
     )
+
+
+def _aside(session: SessionState, type_: str, **data: Any) -> None:
+    """An event outside the turn's own line: a record that cannot be written ends no turn here."""
+    try:
+        session.emit(type_, **data)
+    except RecordError as error:
+        log.warning("record.failed", reason=str(error))
 
 
 def _granted(shared: Shared, needs: tuple[str, ...]) -> dict[str, str]:

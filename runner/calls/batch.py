@@ -78,8 +78,11 @@ async def _run_group(
             call, item = group[number]
             result = tasks[number].result()
             results[number] = await _finish_one(shared, session, call, item, result, allowance)
-    finally:
-        await asyncio.wait(tasks)
+    except BaseException:  # the record cannot be kept: nothing else is begun
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
     return [results[number] for number in range(len(group))]
 
 
@@ -119,11 +122,11 @@ async def _run_one(
         why = "not run: the turn was cancelled before this call began"
         return refused(call, Kind.CANCELLED, why)
     turn.tool_calls += 1
-    shared.in_flight[call.id] = (session.id, item.tool.name, shared.clock())
+    shared.in_flight[session.id, call.id] = (item.tool.name, shared.clock())
     try:
         return await execute(shared, session, turn, item)
     finally:
-        shared.in_flight.pop(call.id, None)
+        shared.in_flight.pop((session.id, call.id), None)
 
 
 async def _finish_one(

@@ -52,6 +52,19 @@ _MAGIC = (
 )
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Compacted:
+    """A value and its text, made where the value's own code may run."""
+
+    value: Any
+    text: str | None
+
+
+def compacted(value: Any) -> Compacted:
+    """The value with its text."""
+    return Compacted(value, compact(value)[0])
+
+
 def compact(value: Any) -> tuple[str | None, bool]:
     """The value as text, None when there is nothing, and whether something was lost.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -59,15 +60,33 @@ async def finish(
     if (content, notes, output) != (result.content, result.notes, result.output):
         result = replace(result, content=content, notes=notes, output=output)
     if shared.plugins.has("post_tool_use"):
-        result = await shared.plugins.fold(
-            "post_tool_use", "result", result, call=call, session=session.describe()
-        )
-        result = replace(result, call_id=call.id, content=clean(str(result.content)))
+        result = await _hooked(shared, session, call, result)
     result = await _sized(shared, session, tool, result, allowance)
     session.recent_outputs.append(result.content)
     del session.recent_outputs[:-8]
     _emit(session, result)
     return result
+
+
+async def _hooked(
+    shared: Shared, session: SessionState, call: ToolCall, result: ToolResult
+) -> ToolResult:
+    """What the hooks make of it, redacted again. They cannot make it another call's."""
+    own = replace(call, arguments=copy.deepcopy(call.arguments))
+    folding = shared.plugins.fold(
+        "post_tool_use", "result", result, call=own, session=session.describe()
+    )
+    folded = await (session.turn.see_out(folding) if session.turn is not None else folding)
+    clean = shared.redactor.text
+    made: ToolResult = folded or result
+    return replace(
+        made,
+        call_id=call.id,
+        tool=result.tool,
+        content=clean(str(made.content)),
+        notes=clean(str(made.notes)),
+        output=clean(str(made.output)),
+    )
 
 
 async def _sized(
@@ -83,14 +102,16 @@ async def _sized(
     full = wanted * READ_ONLY_FACTOR if whole else wanted
     content, spilled = result.content, None
     quota = allowance.quota(content, full)
-    if len(content) > min(quota, c.line_chars):
+    ours = tool is not None and tool.origin == "built-in"  # prose and pages, whose lines are whole
+    line_chars = max(c.line_chars, full) if ours else c.line_chars
+    if len(content) > min(quota, line_chars):
         shaper = Shaper(shared.spills / session.id)
         shaped = await shared.workers.run(
             lambda: shaper.shape(
                 content,
                 quota=quota,
                 spill_limit=max(c.spill_chars, 3 * wanted),
-                line_chars=c.line_chars,
+                line_chars=line_chars,
             )
         )
         content, spilled = shaped.content, shaped.spilled_to

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from ..errors import SkillError
 from ..skill import ToolError
+from ..state import TurnCancelled
 from ..types import KIND_RULES, Kind, Outcome, Raised, Returned, TimedOut, Tool
-from .compact import compact
+from .compact import Compacted, compact
 from .crossing import ResultTooLarge
 
 _ABOUT_ARGUMENTS = (
@@ -81,7 +82,10 @@ def backoff(attempt: int, random: float) -> float:
 
 
 def _returned(tool: Tool, value: object) -> Ruling:
-    text, _lossy = compact(value)
+    if isinstance(value, Compacted):
+        text, value = value.text, value.value
+    else:
+        text, _lossy = compact(value)
     if text is None:
         what = "None" if value is None else "an empty text"
         return Ruling(
@@ -94,6 +98,8 @@ def _returned(tool: Tool, value: object) -> Ruling:
 
 def _raised(tool: Tool, error: BaseException) -> Ruling:
     message = _message(error)
+    if isinstance(error, TurnCancelled):
+        return Ruling(Kind.CANCELLED, message)
     if isinstance(error, SkillError):
         return Ruling(Kind.CRASHED, f"{message} The tool cannot be used until its skill is fixed.")
     if isinstance(error, ResultTooLarge):
@@ -138,7 +144,7 @@ def _timed_out(tool: Tool, limit: Limit, *, ended: bool) -> Ruling:
 def _message(error: BaseException) -> str:
     try:
         return str(error) or type(error).__name__
-    except Exception:  # noqa: BLE001 - a skill's own __str__ may raise
+    except BaseException:  # noqa: BLE001 - a skill's own __str__ may raise anything
         return f"<unprintable {type(error).__name__}>"
 
 

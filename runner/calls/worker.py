@@ -175,9 +175,7 @@ class Workers:
 class SkillLoop:
     """One event loop for `async def` tools in a thread of its own; replaced when it stops answering."""
 
-    def __init__(
-        self, *, patience: float = 0.2
-    ) -> None:
+    def __init__(self, *, patience: float = 0.2) -> None:
         self.patience = patience
         self.replaced = 0
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,20 +12,27 @@ from ..model.prompt import text_calls, text_results
 from ..types import JSON, Message, ToolCall
 
 NOT_RUN = "not run: the session was interrupted before this call began"
-INTERRUPTED = "no result: this call was interrupted. It changes nothing, so it may be called again"
+INTERRUPTED = "no result: this call was interrupted. Calling it again does no harm"
 UNKNOWN = (
     "no result: this call was interrupted while it ran. Its outcome is unknown: it may have "
     "happened. Check before you do anything about it; the same call is refused until that is known"
 )
 
 
+MOST_INTERRUPTIONS = (
+    3  # of one idempotent call: after so many it is taken for what ends the process
+)
+_LOST_HOW = {"outcome_unknown": "timed out", "cancelled": "was cancelled"}
+
+
 @dataclass(frozen=True, slots=True)
 class LostCall:
-    """A call that had begun and whose end nobody recorded."""
+    """A call that had begun and whose outcome nobody recorded."""
 
     fingerprint: str
     tool: str
     key: str
+    how: str = "was interrupted"
 
 
 @dataclass(slots=True)
@@ -50,14 +58,22 @@ class Rebuilt:
     spilled: bool = False
     interrupted: bool = False
     opened_skills: set[str] = field(default_factory=set)
+    open_keys: dict[str, str] = field(default_factory=dict)
+    damage: list[str] = field(default_factory=list)
 
 
 def rebuild(records: Iterable[Mapping[str, Any]], session: str) -> Rebuilt:
     """Folds a trajectory's records into the state they left behind."""
     fold = _Fold(session)
+    bad = 0
     for record in records:
-        fold.take(record)
+        try:
+            fold.take(record)
+        except (TypeError, ValueError, AttributeError):  # JSON, but not what we write
+            bad += 1
     fold.end_round()
+    if bad:
+        fold.made.damage.append(f"session {session}: {bad} record(s) of a wrong form left out")
     return fold.made
 
 
@@ -74,12 +90,15 @@ class _Fold:
         self.made = Rebuilt()
         self._session = session
         self._round: _Round | None = None
+        self._interrupted: Counter[str] = Counter()
         self._take: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "turn.started": self._turn_started,
             "model.requested": lambda _r: self.end_round(),
             "model.replied": self._replied,
             "reply.parsed": self._parsed,
             "tool.started": self._started,
+            "fallback.started": self._side_started,
+            "tool.settled": self._settled,
             "tool.finished": self._finished,
             "note.added": self._noted,
             "turn.finished": self._turn_finished,
@@ -124,7 +143,15 @@ class _Fold:
         started = done.started.get(call.id)
         if started is None:
             return NOT_RUN
-        return INTERRUPTED if started.get("idempotent") else UNKNOWN
+        if not started.get("idempotent"):
+            return UNKNOWN
+        fingerprint = str(started.get("fingerprint", ""))
+        self._interrupted[fingerprint] += 1
+        if self._interrupted[fingerprint] < MOST_INTERRUPTIONS:
+            return INTERRUPTED
+        how = f"was interrupted {self._interrupted[fingerprint]} times"
+        self._lose(started, how)
+        return f"no result: this call {how}, each time with the whole program. It is not made again"
 
     def _turn_started(self, record: Mapping[str, Any]) -> None:
         self.end_round()
@@ -146,23 +173,43 @@ class _Fold:
             self._count_ids()
 
     def _started(self, record: Mapping[str, Any]) -> None:
-        fingerprint = str(record.get("fingerprint", ""))
         if self._round is not None:
             self._round.started[str(record.get("call_id"))] = record
-        if not record.get("idempotent"):
-            self.made.lost[fingerprint] = LostCall(
-                fingerprint, str(record.get("tool")), str(record.get("key", ""))
-            )
+        self._side_started(record)
+
+    def _side_started(self, record: Mapping[str, Any]) -> None:
+        """From now on its outcome is unknown, until a record says otherwise."""
+        if record.get("idempotent"):
+            fingerprint = str(record.get("fingerprint", ""))
+            self.made.open_keys[fingerprint] = str(record.get("key", ""))
+        else:
+            self._lose(record)
+
+    def _lose(self, record: Mapping[str, Any], how: str = "was interrupted") -> None:
+        fingerprint = str(record.get("fingerprint", ""))
+        tool, key = str(record.get("tool")), str(record.get("key", ""))
+        self.made.lost[fingerprint] = LostCall(fingerprint, tool, key, how)
+
+    def _settled(self, record: Mapping[str, Any]) -> None:
+        fingerprint = str(record.get("fingerprint", ""))
+        self.made.lost.pop(fingerprint, None)
+        self.made.open_keys.pop(fingerprint, None)
 
     def _finished(self, record: Mapping[str, Any]) -> None:
-        call_id, kind = str(record.get("call_id")), record.get("kind")
+        call_id, kind = str(record.get("call_id")), str(record.get("kind"))
         self.made.spilled = self.made.spilled or bool(record.get("spilled_to"))
         if self._round is None:
             return
         self._round.results[call_id] = (str(record.get("tool")), str(record.get("content", "")))
         started = self._round.started.get(call_id)
-        if started is not None and kind not in {"outcome_unknown", "cancelled"}:
-            self.made.lost.pop(str(started.get("fingerprint", "")), None)
+        if started is None:
+            return
+        self._interrupted.pop(str(started.get("fingerprint", "")), None)
+        if kind in _LOST_HOW and record.get("attempts"):
+            if not started.get("idempotent"):
+                self._lose(started, _LOST_HOW[kind])
+        elif kind != "timeout" or not started.get("idempotent"):
+            self._settled(started)
 
     def _noted(self, record: Mapping[str, Any]) -> None:
         self.end_round()
@@ -193,7 +240,8 @@ class _Fold:
 
 def _calls(record: Mapping[str, Any]) -> list[ToolCall]:
     calls = []
-    for entry in record.get("calls") or ():
+    listed = record.get("calls")
+    for entry in listed if isinstance(listed, list) else ():
         if isinstance(entry, dict) and isinstance(entry.get("name"), str):
             arguments: JSON = entry["arguments"] if isinstance(entry.get("arguments"), dict) else {}
             calls.append(ToolCall(id=str(entry.get("id")), name=entry["name"], arguments=arguments))

@@ -53,9 +53,8 @@ class Trajectory:
         self._fsync = fsync
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             self._lock = _locked(path)
-            self._fd = os.open(path, flags, 0o600)
+            self._fd = self._opened(path)
         except OSError as error:
             raise RecordError(
                 f"{path}: cannot be written ({error.strerror}); "
@@ -67,13 +66,18 @@ class Trajectory:
         """All records so far. A torn tail is saved beside the file and cut off."""
         loaded = read(self.path)
         if loaded.good_bytes < self._size:
-            aside = self.path.with_suffix(".torn")
-            data = os.pread(self._fd, self._size - loaded.good_bytes, loaded.good_bytes)
-            with open(aside, "ab", opener=_private) as file:
-                file.write(data + b"\n")
-            os.ftruncate(self._fd, loaded.good_bytes)
-            self._size = loaded.good_bytes
+            try:
+                self._cut_torn_tail(loaded.good_bytes)
+            except OSError as error:
+                raise self._failed(error) from error
         return loaded
+
+    def _cut_torn_tail(self, good_bytes: int) -> None:
+        data = os.pread(self._fd, self._size - good_bytes, good_bytes)
+        with open(self.path.with_suffix(".torn"), "ab", opener=_private) as file:
+            file.write(data + b"\n")
+        os.ftruncate(self._fd, good_bytes)
+        self._size = good_bytes
 
     def append(self, event: Event) -> None:
         """Writes the event as one line."""
@@ -90,7 +94,10 @@ class Trajectory:
     def sync(self) -> None:
         """Makes what was written survive a power loss, if the session asked for that."""
         if self._fsync:
-            os.fsync(self._fd)
+            try:
+                os.fsync(self._fd)
+            except OSError as error:
+                raise self._failed(error) from error
 
     def close(self) -> None:
         """Lets the session go."""
@@ -98,6 +105,17 @@ class Trajectory:
             os.close(self._fd)
             os.close(self._lock)
             self._fd = -1
+
+    def _opened(self, path: Path) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            fd = os.open(path, flags, 0o600)
+            if self._fsync:
+                _sync_folder(path.parent)  # a power loss must not take the file's name either
+            return fd
+        except OSError:
+            os.close(self._lock)
+            raise
 
     def _failed(self, error: OSError) -> RecordError:
         return RecordError(
@@ -171,12 +189,36 @@ def _locked(path: Path) -> int:
         holder = os.pread(fd, 64, 0).decode("ascii", "replace").strip() or "unknown"
         os.close(fd)
         raise SessionError(
-            f"session {path.stem!r} is in use by process {holder}; end it or use another --session"
+            f"session {path.stem!r} is in use by process {_holder(holder, lock)}; "
+            "end it or use another --session"
         ) from error
     os.ftruncate(fd, 0)
     os.pwrite(fd, str(os.getpid()).encode(), 0)
     return fd
 
 
+def _holder(noted: str, lock: Path) -> str:
+    """Who has the lock. A process that a holder left behind has it still, once that one is gone."""
+    if not noted.isdigit() or Path(f"/proc/{noted}").exists() or not Path("/proc/self").exists():
+        return noted
+    heirs = [p.name for p in Path("/proc").iterdir() if p.name.isdigit() and _has_open(p, lock)]
+    return f"{', '.join(heirs)} (left behind by {noted}, which has ended)" if heirs else noted
+
+
+def _has_open(process: Path, file: Path) -> bool:
+    try:
+        return any(str(fd.readlink()) == str(file.resolve()) for fd in (process / "fd").iterdir())
+    except OSError:
+        return False
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def _private(name: str, flags: int) -> int:
-    return os.open(name, flags, 0o600)
+    return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
