@@ -95,11 +95,11 @@ def add_note(session: SessionState, text: str, *, below: bool) -> None:
         session.add(Message(role="user", content=text, mark="note"))
 
 
-async def _ask(shared: Shared, session: SessionState, turn: Turn, prepared: Prepared) -> ModelReply:
-    model, config = session.model, session.config.model
-    messages = await _messages(shared, session, turn)
-    estimate = session.window.tokens + prepared.spec_tokens
-    request = ModelRequest(
+def _request(
+    session: SessionState, turn: Turn, prepared: Prepared, messages: list[Message]
+) -> ModelRequest:
+    config = session.config.model
+    return ModelRequest(
         messages=tuple(messages),
         tools=prepared.specs,
         max_tokens=budget_of(session, prepared).reply,
@@ -110,6 +110,13 @@ async def _ask(shared: Shared, session: SessionState, turn: Turn, prepared: Prep
         timeout=config.timeout,
         stream=session.stream,
     )
+
+
+async def _ask(shared: Shared, session: SessionState, turn: Turn, prepared: Prepared) -> ModelReply:
+    model, config = session.model, session.config.model
+    messages = await _messages(shared, session, turn)
+    estimate = session.window.tokens + prepared.spec_tokens
+    request = _request(session, turn, prepared, messages)
     began = shared.clock()
     await turn.wait(shared.model_gate.enter())
     try:
