@@ -10,7 +10,8 @@ from .calls.admit import Offer
 from .context import tokens
 from .context.window import Window
 from .model.base import ToolSpec
-from .model.prompt import catalogue_text, reply_schema, system_prompt, worked_example
+from .model.examples import worked_examples
+from .model.prompt import catalogue_text, reply_schema, system_prompt
 from .state import SessionState, Shared
 from .types import JSON, Message, Tool
 
@@ -70,7 +71,7 @@ def _prepared(shared: Shared, session: SessionState, built_in: dict[str, Tool]) 
             extra=session.prompt,
         ),
     )
-    example = worked_example(listed, constrained=constrained) if in_text else ()
+    example = worked_examples(listed, constrained=constrained) if in_text else ()
     specs = () if in_text else tuple(ToolSpec(t.name, t.description, t.parameters) for t in listed)
     return Prepared(
         offer=offer,
@@ -92,7 +93,7 @@ def instructions(shared: Shared, session: SessionState) -> list[tuple[str, str]]
 
 def _built_in(shared: Shared, session: SessionState) -> dict[str, Tool]:
     has_skills = bool(instructions(shared, session)) or any(
-        s.body_path for s in shared.registry.snapshot.skills if s.live
+        s.body_path for s in shared.registry.snapshot.skills if s.live and _named(session, s.name)
     )
     small = session.mode == "json" and not shared.config.agents
     wanted = {

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from ..types import JSON, Message, Usage
+
+SMALL = 4.0  # billions of parameters: up to here calls are asked for as text from the start
+_SIZE = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)([bm])(?![a-z0-9])", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,21 @@ class ModelInfo:
     thinking: bool | None = None
     local: bool = False
     constrained: bool = False
+    size: float | None = None  # billions of parameters
+
+    @property
+    def small(self) -> bool:
+        """A local model that rarely emits native calls, whatever its template promises."""
+        return self.local and self.size is not None and self.size <= SMALL
+
+
+def size_of(name: str) -> float | None:
+    """Billions of parameters by a model's name, such as `qwen2.5-coder:1.5b`; None when it tells none."""
+    found = _SIZE.search(name)
+    if found is None:
+        return None
+    number = float(found[1])
+    return number if found[2].lower() == "b" else number / 1000
 
 
 class Model(Protocol):

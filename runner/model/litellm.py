@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from ..errors import ModelError, ModelRefused, ModelUnavailable
 from ..types import JSON, Usage
-from .base import CallPart, Chunk, ModelInfo, ModelRequest
+from .base import CallPart, Chunk, ModelInfo, ModelRequest, size_of
 from .errors import SERVER_FAULT, classify, cut_off, one_line, read_retry_after
 from .openai import openai_message, openai_tool, response_format
 from .stream import heartbeats
@@ -182,13 +182,15 @@ class LitellmModel:
         host = urlsplit(self._base_url).hostname
         prices = known.get("input_cost_per_token"), known.get("output_cost_per_token")
         self._prices = (prices[0] or 0.0, prices[1] or 0.0)
+        local = host in LOCAL_HOSTS
         return ModelInfo(
             name=self.name,
             context_window=known.get("max_input_tokens") or None,
             tools=known.get("supports_function_calling"),
             thinking=known.get("supports_reasoning"),
-            local=host in LOCAL_HOSTS,
-            constrained=bool(known.get("supports_response_schema")),
+            local=local,
+            constrained=local or bool(known.get("supports_response_schema")),
+            size=size_of(self.name),
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import ConfigError, ModelError, ModelRefused
 from ..types import JSON, Usage
-from .base import CallPart, Chunk, ModelInfo, ModelRequest
+from .base import CallPart, Chunk, ModelInfo, ModelRequest, size_of
 from .errors import OK, classify, cut_off, one_line, read_retry_after
 from .openai import openai_message, openai_tool, response_format
 from .stream import heartbeats
@@ -63,7 +63,9 @@ class LlamacppModel:
 
     async def describe(self) -> ModelInfo:
         """What is known without loading the file."""
-        return ModelInfo(name=self.name, local=True, constrained=True)
+        return ModelInfo(
+            name=self.name, local=True, constrained=True, size=size_of(self._file.stem)
+        )
 
     def cost(self, usage: Usage) -> float:
         """Nothing: the machine is the user's own."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import ModelError, ModelRefused
 from ..types import JSON, Message, Usage
-from .base import CallPart, Chunk, ModelInfo, ModelRequest
+from .base import CallPart, Chunk, ModelInfo, ModelRequest, size_of
 from .errors import OK, classify, cut_off, read_retry_after
 from .openai import openai_tool
 from .wire import Answer, CutError, exchange
@@ -61,7 +61,9 @@ class OllamaModel:
                 async with asyncio.timeout(DESCRIBE_TIMEOUT):
                     self._info = self._read_info(await self._show())
             except (ModelError, TimeoutError, ValueError, CutError):
-                return ModelInfo(name=self.name, local=True, constrained=True)
+                return ModelInfo(
+                    name=self.name, local=True, constrained=True, size=size_of(self._model)
+                )
         return self._info
 
     def cost(self, usage: Usage) -> float:
@@ -141,6 +143,8 @@ class OllamaModel:
     def _read_info(self, shown: JSON) -> ModelInfo:
         capabilities = shown.get("capabilities")
         able = capabilities if isinstance(capabilities, list) else None
+        details = shown.get("details")
+        said = details.get("parameter_size") if isinstance(details, dict) else None
         return ModelInfo(
             name=self.name,
             context_window=_window(shown),
@@ -148,6 +152,7 @@ class OllamaModel:
             thinking=None if able is None else "thinking" in able,
             local=True,
             constrained=True,
+            size=size_of(str(said)) or size_of(self._model),
         )
 
 

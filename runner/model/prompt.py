@@ -1,4 +1,4 @@
-"""What the model is told before the conversation: conventions, tools, a worked example.
+"""What the model is told before the conversation: conventions, tools, the form of a call.
 
 Byte-stable for a session as long as its tools stay the same: prompt caches depend on it, so
 nothing volatile belongs here.
@@ -10,7 +10,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..types import JSON, Message, Tool
+from ..types import JSON, Tool
+from .examples import text_call, text_result
 
 CATALOGUE_CHARS = 8000  # what the list of Agent Skills may take; descriptions shorten first
 SHORT_DESCRIPTION = 80
@@ -100,41 +101,14 @@ def _type(schema: Any) -> str:
     return "|".join(kind) if isinstance(kind, list) else str(kind)
 
 
-def worked_example(tools: Sequence[Tool], *, constrained: bool) -> tuple[Message, ...]:
-    """One call, its result and the answer, as real turns: the largest single help for small models."""
-    tool = next((t for t in tools if t.examples and t.flags.read_only), None)
-    if tool is None:
-        return ()
-    call = json.dumps({"tool": tool.name, "params": tool.examples[0]}, ensure_ascii=False)
-    answer = f"(an answer made only from what {tool.name} returned)"
-    shown = ", ".join(f"{k} {v!r}" for k, v in tool.examples[0].items()) or "no arguments"
-    return (
-        Message(role="user", content=f"Example: use {tool.name} with {shown}.", mark="example"),
-        Message(role="assistant", content=call, mark="example"),
-        Message(
-            role="user",
-            content=text_results([(tool.name, "(what the tool returned)")]),
-            mark="example",
-        ),
-        Message(
-            role="assistant",
-            content=json.dumps({"answer": answer}) if constrained else answer,
-            mark="example",
-        ),
-    )
-
-
 def text_results(results: Iterable[tuple[str, str]]) -> str:
     """Results of calls that came as text, given back as text."""
-    return "\n\n".join(f"Result of {name}:\n{content}" for name, content in results)
+    return "\n\n".join(text_result(name, content) for name, content in results)
 
 
 def text_calls(calls: Iterable[tuple[str, JSON]]) -> str:
     """Calls that came as text, as the history keeps them: the call and nothing around it."""
-    return "\n".join(
-        json.dumps({"tool": name, "params": arguments}, ensure_ascii=False)
-        for name, arguments in calls
-    )
+    return "\n".join(text_call(name, arguments) for name, arguments in calls)
 
 
 def reply_schema(tools: Sequence[Tool]) -> JSON:

@@ -1,11 +1,13 @@
 """Find configuration items: the lines of a document that contain a keyword."""
 
+from pathlib import Path
 from typing import Any
 
 from runner import SkillContext, ToolError
 
 MAX_MATCHES = 30
 MAX_LINE_CHARS = 500
+MAX_NAMED = 20
 
 
 def extract_config_items(file_path: str, keyword: str, ctx: SkillContext) -> dict[str, Any]:
@@ -33,11 +35,22 @@ def extract_config_items(file_path: str, keyword: str, ctx: SkillContext) -> dic
 def _text(file_path: str, ctx: SkillContext) -> str:
     file = ctx.path(file_path)  # inside the workspace, or ToolError
     if not file.is_file():
-        raise ToolError(f"no file {file_path!r}; list the folder to see what is there")
+        raise _missing(file_path, file)
     try:
         return ctx.read_bytes(file_path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ToolError(f"{file_path} is not UTF-8 text; this tool reads text only") from error
+
+
+def _missing(file_path: str, file: Path) -> ToolError:
+    """What is there instead, so that the next call can name it."""
+    folder = file if file.is_dir() else file.parent
+    above = Path(file_path) if file.is_dir() else Path(file_path).parent
+    names = sorted(e.name for e in folder.iterdir() if e.is_file()) if folder.is_dir() else []
+    shown = [(above / name).as_posix() for name in names if not name.startswith(".")][:MAX_NAMED]
+    problem = f"{file_path!r} is a folder" if file.is_dir() else f"no file {file_path!r}"
+    there = f"give one file: {', '.join(shown)}" if shown else "list_files shows which files exist"
+    return ToolError(f"{problem}; {there}")
 
 
 def _clipped(text: str) -> str:
