@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import SkillError
+from ..starter import starter_skills
 from . import agentskills, manifest, source
 from .assemble import Parts, Terms, assemble
 from .loader import Generation
@@ -60,13 +61,14 @@ def places(roots: Sequence[Path], project: Path) -> list[Place]:
     """The folders below the roots, roots in order and folders by name; a root named twice once."""
     found: list[Place] = []
     seen: set[str] = set()
-    home = os.path.realpath(project)
+    home, ours = os.path.realpath(project), os.path.realpath(starter_skills())
     for root in roots:
         real = os.path.realpath(root)
         if real in seen:
             continue
         seen.add(real)
         inside = _within(os.path.abspath(root), os.path.abspath(project)) or _within(real, home)
+        inside = inside or real == ours  # what ships with the program is no stranger's code
         found += _places_in(os.path.abspath(root), real, os.path.abspath(project), inside=inside)
         if len(found) > MAX_FOLDERS:
             return found[:MAX_FOLDERS]
