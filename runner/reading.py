@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .calls.schema import checker
@@ -16,6 +16,8 @@ from .types import Message, ModelReply, Source, ToolCall
 TEXT_CALLS_BEFORE_JSON = (
     2  # calls that arrived as text until the session stops offering them natively
 )
+
+MOST_LEVELS = 100  # of arguments inside each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def read_reply(session: SessionState, reply: ModelReply, prepared: Prepared) -> 
                 recogniser="native",
                 reason="truncated" if reply.finish == "length" else _fault_reason(reply),
             )
-        return Calls(reply.tool_calls, reply.text, in_text=False)
+        return Calls(tuple(map(_shallow, reply.tool_calls)), reply.text, in_text=False)
     parsed = _parsed(session, reply, prepared)
     if parsed.kind == "final":
         if parsed.recogniser or parsed.reason not in {"", "plain_text"}:
@@ -132,6 +134,18 @@ def _report(session: SessionState, parsed: Parsed, calls: tuple[ToolCall, ...] =
         reason=parsed.reason,
         calls=[{"id": c.id, "name": c.name, "arguments": c.arguments} for c in calls],
     )
+
+
+def _shallow(call: ToolCall) -> ToolCall:
+    """The call, or one that will not run: what is nested that deep breaks whatever walks it."""
+    level: list[Any] = [call.arguments]
+    for _ in range(MOST_LEVELS):
+        inner = [part for one in level for part in (one.values() if type(one) is dict else one)]
+        level = [part for part in inner if type(part) in {dict, list}]
+        if not level:
+            return call
+    fault = f"its arguments are nested more than {MOST_LEVELS} levels deep; send flatter ones"
+    return replace(call, arguments={}, fault=fault)
 
 
 def _fault_reason(reply: ModelReply) -> str:
