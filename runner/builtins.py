@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from .calls.attempt import BuiltInContext
 from .calls.spills import read_page
-from .catalog import agentskills
+from .catalog import agentskills, instructions
+from .catalog.skill import Skill
+from .errors import SkillError
 from .skill import ToolError
 from .types import JSON, Entry, Flags, Tool
 
-BODY_CHARS = 60_000
+_OPENED_CHARS = 60_000
+_LEAST_BODY_CHARS = 4_000
+_FEW_NAMES = 20
+_FOUND = 8
 Function = Callable[..., Awaitable[Any]]
 
 
@@ -31,30 +38,48 @@ def built_in(
 
 
 async def use_skill(context: BuiltInContext, name: str) -> str:
-    """The skill's instructions and the list of its files; a second time only a reminder."""
-    session = context.session
-    skill = context.shared.registry.snapshot.skill(name)
-    if skill is None or not skill.live or skill.body_path is None:
-        names = [s.name for s in context.shared.registry.snapshot.skills if s.live and s.body_path]
-        raise ToolError(
-            f"there is no skill {name!r} to open; there are: {', '.join(names) or 'none'}"
-        )
+    """The skill's instructions, folder and files; a second time only a reminder."""
+    session, registry = context.session, context.shared.registry
+    skill = _skill(context, name)
+    if skill is None or skill.body_path is None:
+        names = [s.name for s in _usable(context) if s.body_path]
+        raise ToolError(f"there is no skill {name!r} to open; {_nearest(name, names)}")
     if f"{name}@{skill.generation}" in session.opened_skills:
         return f"skill {name} is open already: its instructions are above"
-    body = await context.shared.workers.run(agentskills.skill_body, skill)
-    files = await context.shared.workers.run(agentskills.skill_files, skill)
+    read = partial(
+        instructions.opened,
+        most=min(instructions.BODY_CHARS, max(_LEAST_BODY_CHARS, session.context_window)),
+        commands="run_command" in registry.snapshot.tools,
+    )
+    text: str = await _read(context, read, skill)
     session.opened_skills.add(f"{name}@{skill.generation}")
-    listed = "\n".join(files[:100]) or "(none)"
-    return f"<skill_content name={name!r}>\n{body[:BODY_CHARS]}\n</skill_content>\nFiles:\n{listed}"
+    return text
 
 
 async def read_skill_file(context: BuiltInContext, name: str, path: str) -> str:
     """A file of a skill's folder."""
-    skill = context.shared.registry.snapshot.skill(name)
-    if skill is None or not skill.live:
-        raise ToolError(f"there is no skill {name!r}")
-    text: str = await context.shared.workers.run(agentskills.read_skill_file, skill, path)
+    skill = _skill(context, name)
+    if skill is None:
+        names = [s.name for s in _usable(context)]
+        raise ToolError(f"there is no skill {name!r}; {_nearest(name, names)}")
+    text: str = await _read(context, agentskills.read_skill_file, skill, path)
     return text
+
+
+async def _read(context: BuiltInContext, function: Callable[..., str], *arguments: Any) -> str:
+    """Reads on a worker thread; what is wrong with a skill's files is the call's result."""
+    try:
+        text: str = await context.shared.workers.run(function, *arguments)
+    except SkillError as error:
+        raise ToolError(str(error)) from error
+    return text
+
+
+def _nearest(name: str, names: list[str]) -> str:
+    """The names most like it; all of them would be too many in a large catalogue."""
+    near = difflib.get_close_matches(name, names, 3, 0.5) or sorted(names)[:_FEW_NAMES]
+    more = f", and {len(names) - _FEW_NAMES} more" if len(near) == _FEW_NAMES < len(names) else ""
+    return f"there are: {', '.join(near)}{more}" if near else "there are none"
 
 
 async def read_result(context: BuiltInContext, name: str, offset: int = 1, limit: int = 100) -> str:
@@ -65,20 +90,49 @@ async def read_result(context: BuiltInContext, name: str, offset: int = 1, limit
 
 
 async def tool_search(context: BuiltInContext, query: str) -> str:
-    """Offers the tools that fit the words from the next iteration on."""
+    """Offers the tools that fit the words from the next iteration on, and names the skills that do."""
     words = [w for w in query.lower().split() if w]
-    scored = []
-    for tool in context.shared.registry.snapshot.tools.values():
-        text = f"{tool.name} {tool.skill} {tool.description}".lower()
-        score = sum(3 if w in tool.name.lower() else w in text for w in words)
-        if score:
-            scored.append((-score, tool.name, tool))
-    found = [tool for _, _, tool in sorted(scored, key=lambda s: s[:2])[:8]]
-    if not found:
+    only = context.session.only_skills
+    offered = context.shared.registry.snapshot.tools.values()
+    tools = [t for t in offered if only is None or t.skill in only]
+    pages = [s for s in _usable(context) if s.form == "agent-skill"]
+    found = _best(words, [(t.name, f"{t.skill} {t.description}") for t in tools])
+    skills = _best(words, [(s.name, s.description) for s in pages])
+    if not found and not skills:
         return f"no tool fits {query!r}; use other words"
-    context.session.found.update(tool.name for tool in found)
-    lines = [f"- {t.name}: {' '.join(t.description.split())[:200]}" for t in found]
-    return "These tools can be called now:\n" + "\n".join(lines)
+    context.session.found.update(name for name, _ in found)
+    lines = ["These tools can be called now:", *_listed(found)] if found else []
+    lines += ["These skills can be opened with use_skill:", *_listed(skills)] if skills else []
+    return "\n".join(lines)
+
+
+def _best(words: list[str], named: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The names and texts that hold most of the words; a word in the name counts three times."""
+    scored = []
+    for name, text in named:
+        all_of_it = f"{name} {text}".lower()
+        score = sum(3 if w in name.lower() else w in all_of_it for w in words)
+        if score:
+            scored.append((-score, name, text))
+    return [(name, text) for _, name, text in sorted(scored)[:_FOUND]]
+
+
+def _listed(found: list[tuple[str, str]]) -> list[str]:
+    return [f"- {name}: {' '.join(text.split())[:200]}" for name, text in found]
+
+
+def _usable(context: BuiltInContext) -> list[Skill]:
+    """The skills that are usable and that the session may see."""
+    only = context.session.only_skills
+    skills = context.shared.registry.snapshot.skills
+    return [s for s in skills if s.live and (only is None or s.name in only)]
+
+
+def _skill(context: BuiltInContext, name: str) -> Skill | None:
+    """The skill of that name, when it is usable and the session may see it."""
+    only = context.session.only_skills
+    skill: Skill | None = context.shared.registry.snapshot.skill(name)
+    return skill if skill is not None and skill.live and (only is None or name in only) else None
 
 
 def _text(description: str) -> JSON:
@@ -94,7 +148,7 @@ def standard_built_ins() -> dict[str, Tool]:
             "Opens a skill: its instructions and its files. Do this before what the skill is for.",
             use_skill,
             {"properties": {"name": _text("Name of the skill")}, "required": ["name"]},
-            read_only=True, idempotent=True, max_result_chars=BODY_CHARS,
+            read_only=True, idempotent=True, max_result_chars=_OPENED_CHARS,
         ),
         built_in(
             "read_skill_file",

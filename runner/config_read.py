@@ -202,7 +202,8 @@ def _agents(
                 f"choice, not {kind_of(table)}"
             )
         else:
-            yield from _table(f"agents.{name}", table, label, origin, base)
+            named = table or {"description": ""}  # an empty table is an agent, too
+            yield from _table(f"agents.{name}", named, label, origin, base)
 
 
 def _article(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -101,6 +101,15 @@ class ModelConfig:
     timeout: float = _seconds(120.0)
     retries: int = _whole(3)
     max_concurrency: int = _whole(0)
+
+    def named(self, name: str) -> ModelConfig:
+        """The same for another model; what is about one provider's server is left out for another's."""
+        provider = (self.name or "ollama/").partition("/")[0]
+        if name.startswith(f"{provider}/"):
+            return replace(self, name=name)
+        return replace(
+            self, name=name, base_url="", api_key_env="", context_window=0, tool_mode="auto"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
