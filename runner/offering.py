@@ -11,7 +11,7 @@ from .context import tokens
 from .context.window import Window
 from .model.base import ToolSpec
 from .model.examples import worked_examples
-from .model.prompt import catalogue_text, reply_schema, system_prompt
+from .model.prompt import CATALOGUE_CHARS, Catalogue, catalogue, reply_schema, system_prompt
 from .state import SessionState, Shared
 from .types import JSON, Message, Tool
 
@@ -51,7 +51,8 @@ def _prepared(shared: Shared, session: SessionState, built_in: dict[str, Tool]) 
     snapshot = shared.registry.snapshot
     skills = {n: t for n, t in snapshot.tools.items() if _allowed(session, t)}
     offered, deferred = _within(shared, session, skills)
-    if deferred and "tool_search" in shared.built_ins:
+    listed_skills = _catalogue(shared, session)
+    if (deferred or listed_skills.left_out) and "tool_search" in shared.built_ins:
         built_in = {**built_in, "tool_search": shared.built_ins["tool_search"]}
     tools = {**offered, **built_in}
     known = {**{t.name: t for t in shared.built_ins.values()}, **snapshot.tools, **tools}
@@ -67,7 +68,7 @@ def _prepared(shared: Shared, session: SessionState, built_in: dict[str, Tool]) 
             mode=session.mode,
             compact=compact,
             constrained=constrained,
-            catalogue=catalogue_text(instructions(shared, session)),
+            catalogue=listed_skills.text,
             extra=session.prompt,
         ),
     )
@@ -89,6 +90,13 @@ def instructions(shared: Shared, session: SessionState) -> list[tuple[str, str]]
         for s in shared.registry.snapshot.skills
         if s.live and s.form == "agent-skill" and _named(session, s.name)
     ]
+
+
+def _catalogue(shared: Shared, session: SessionState) -> Catalogue:
+    """At most an eighth of the window, at four characters a token."""
+    return catalogue(
+        instructions(shared, session), min(CATALOGUE_CHARS, session.context_window // 2)
+    )
 
 
 def _built_in(shared: Shared, session: SessionState) -> dict[str, Tool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import unicodedata
@@ -71,7 +72,7 @@ def skill_files(skill: Skill) -> tuple[str, ...]:
     return tuple(found)
 
 
-def read_skill_file(skill: Skill, name: str, limit: int = source.MANIFEST_BYTES) -> str:
+def read_skill_file(skill: Skill, name: str, limit: int = source.PAGE_BYTES) -> str:
     """One file of the skill's folder as text; raises `SkillError` for anything outside it."""
     parts = name.replace("\\", "/").split("/")
     if name.startswith(("/", "~")) or ".." in parts or "\0" in name or not name.strip():
@@ -79,7 +80,16 @@ def read_skill_file(skill: Skill, name: str, limit: int = source.MANIFEST_BYTES)
     real = os.path.realpath(skill.location)
     if os.path.commonpath([real, os.path.realpath(skill.location / name)]) != real:
         raise SkillError(f"{name!r} leads out of the skill's folder")
+    if not os.path.isfile(skill.location / name):  # noqa: PTH113  # a pipe is none either
+        raise SkillError(f"{name!r} is no file of the skill; {_nearest(skill, name)}")
     return source.decode(name, source.read_file(str(skill.location), name, limit))
+
+
+def _nearest(skill: Skill, name: str) -> str:
+    listed = skill_files(skill)
+    ends = [file for file in listed if file.endswith(name.rsplit("/", 1)[-1])]
+    near = ends[:3] or difflib.get_close_matches(name, listed, 3, 0.4) or list(listed[:20])
+    return f"there are: {', '.join(near)}" if near else "it has no other files"
 
 
 def _name(value: Any, folder: str, file: str) -> tuple[str, str]:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..types import JSON, Tool
 from .examples import text_call, text_result
 
 CATALOGUE_CHARS = 8000  # what the list of Agent Skills may take; descriptions shorten first
-SHORT_DESCRIPTION = 80
+CATALOGUE_HEAD = "Skills with instructions; open one with use_skill before doing what it is for:"
+_DESCRIPTION_CHARS = (1024, 400, 250, 160, 120, 80, 40, 0)
+_SHORTENED = "(Descriptions are shortened to fit; open a skill to read it whole.)"
+_LEFT_OUT = "({:,} more skills are not listed here for want of room; find them with tool_search.)"
 
 CONVENTIONS = """\
 You are a careful assistant. You work with tools inside one folder, the workspace; paths are relative to it.
@@ -159,20 +163,44 @@ def _plain(schema: Any) -> Any:
     return kept or {"type": "object"}
 
 
-def catalogue_text(skills: Sequence[tuple[str, str]]) -> str:
-    """The list of Agent Skills. Descriptions are shortened before a skill is left out, and it says so."""
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The list of Agent Skills as the model reads it; `left_out` counts those it does not name."""
+
+    text: str = ""
+    left_out: int = 0
+
+
+def catalogue(skills: Sequence[tuple[str, str]], room: int = CATALOGUE_CHARS) -> Catalogue:
+    """Names and descriptions in at most `room` characters, and it says what is missing.
+
+    Descriptions are shortened before any skill is left out.
+    """
     if not skills:
-        return ""
-    head = "Skills with instructions; open one with use_skill before doing what it is for:"
-    for limit in (1024, SHORT_DESCRIPTION, 0):
-        lines = [
-            f"- {name}: {_short(text, limit)}" if limit else f"- {name}" for name, text in skills
-        ]
-        text = "\n".join([head, *lines])
-        if len(text) <= CATALOGUE_CHARS:
-            return text
-    kept = lines[: max(1, CATALOGUE_CHARS // 70)]
-    return "\n".join([head, *kept, f"({len(lines) - len(kept)} more skills are not listed here)"])
+        return Catalogue()
+    for limit in _DESCRIPTION_CHARS:
+        lines = [_entry(name, text, limit) for name, text in skills]
+        shorter = limit < max(len(text) for _, text in skills)
+        text = "\n".join([CATALOGUE_HEAD, *lines, *([_SHORTENED] if shorter else [])])
+        if len(text) <= room:
+            return Catalogue(text)
+    return _names_alone([name for name, _ in skills], room)
+
+
+def _names_alone(names: Sequence[str], room: int) -> Catalogue:
+    room -= len(CATALOGUE_HEAD) + len(_LEFT_OUT) + 8
+    kept: list[str] = []
+    for name in names:
+        room -= len(name) + 3
+        if room < 0:
+            break
+        kept.append(f"- {name}")
+    left_out = len(names) - len(kept)
+    return Catalogue("\n".join([CATALOGUE_HEAD, *kept, _LEFT_OUT.format(left_out)]), left_out)
+
+
+def _entry(name: str, text: str, limit: int) -> str:
+    return f"- {name}: {_short(text, limit)}" if limit else f"- {name}"
 
 
 def _short(text: str, limit: int) -> str:
