@@ -31,6 +31,7 @@ def build(
     page = frontmatter.parse(file, source.decode(file, read.files[file]))
     folder = Path(read.folder)
     name, name_warning = _name(page.fields.get("name"), folder.name, file)
+    mixed = _mixed(name)
     description, warning = _description(page.fields.get("description"), file)
     missing = requirements.unmet(_requires(page.fields), environ)
     return Skill(
@@ -42,7 +43,7 @@ def build(
         reason="; ".join(missing),
         generation=number,
         description=description,
-        warnings=tuple(filter(None, (*page.warnings, name_warning, warning))),
+        warnings=tuple(filter(None, (*page.warnings, name_warning, mixed, warning))),
         digest=read.digest,
         body_path=folder / file,
         origin=origin,
@@ -114,6 +115,15 @@ def _is_name(name: str) -> bool:
     return plain and 0 < len(name) <= MAX_NAME and name.strip("-") == name and "--" not in name
 
 
+def _mixed(name: str) -> str:
+    """Letters that look like Latin ones beside Latin ones make a name that is not what it seems."""
+    scripts = {unicodedata.name(c, "").split(" ")[0] for c in name if c.isalpha()}
+    foreign = sorted(scripts & {"CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE"})
+    if "LATIN" not in scripts or not foreign:
+        return ""
+    return f"name {name!a} mixes Latin and {' and '.join(s.capitalize() for s in foreign)} letters"
+
+
 def _description(value: Any, file: str) -> tuple[str, str]:
     if value is None or (isinstance(value, str) and not value.strip()):
         raise SkillError(
@@ -162,12 +172,25 @@ def _texts(value: Any) -> list[str]:
 def _files(folder: str, prefix: str, depth: int) -> Iterator[str]:
     if depth > source.MAX_DEPTH:
         return
-    with os.scandir(f"{folder}/{prefix}") as entries:
-        listed = sorted(entries, key=lambda entry: entry.name)
-    for entry in listed:
+    for entry in _entries(f"{folder}/{prefix}"):
         if entry.name[0] == "." or entry.name in source.SKIPPED:
             continue
-        if entry.is_file():
+        if _is_file(entry):
             yield prefix + entry.name
         elif entry.is_dir(follow_symlinks=False):
             yield from _files(folder, f"{prefix}{entry.name}/", depth + 1)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError:  # gone, or not to be read: it has nothing for the model
+        return []
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a link to itself
+        return False

@@ -100,8 +100,14 @@ def _build(place: Place, listing: Listing, number: int, terms: Terms) -> Built |
     if "SKILL.md" in manifests:
         read = source.read(place.folder, listing)
         skill = agentskills.build(read, manifests["SKILL.md"], number, place.origin, terms.environ)
-        return Built(place, listing, _noted(skill, place, foreign))
+        return Built(place, listing, _noted(skill, place, foreign or _second_page(listing)))
     return _without_manifest(place, listing)
+
+
+def _second_page(listing: Listing) -> str:
+    pages = [name for name in listing.names if name.lower() == "skill.md"]
+    read = (listing.manifests or {})["SKILL.md"]
+    return "; ".join(f"{name} is not read: {read} counts" for name in pages if name != read)
 
 
 def _foreign(place: Place, listing: Listing) -> str:

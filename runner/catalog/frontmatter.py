@@ -113,6 +113,8 @@ def _fault(name: str, error: Exception) -> str:
     line = f":{mark.line + 2}" if mark else ""
     problem = getattr(error, "problem", None) or str(error).split("\n", 1)[0]
     fix = "close the bracket" if "or '" in problem else "put the value in quotes"
+    if "start any token" in problem:
+        fix = "indent with spaces, not tabs, and put values in quotes"
     return f"{name}{line}: the front matter is not YAML: {problem}; {fix}"
 
 

@@ -95,6 +95,8 @@ def _install(packages: list[str]) -> str:
 
 def _package(programs: list[str]) -> str:
     names = " ".join(programs)
+    if programs == ["uv"]:
+        return "python -m pip install uv"
     if sys.platform == "darwin":
         return f"brew install {names}"
     return (

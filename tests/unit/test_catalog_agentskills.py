@@ -114,6 +114,8 @@ def test_pages_that_cannot_be_read_are_listed_with_their_reason(text, says, tmp_
         ("under_score", "under_score", "under-score", "listed as"),
         ("bad--name", "bad--name", "bad-name", "listed as"),
         ("demo", "zero\u200bwidth", "demo", "breaks the rule"),
+        ("p\u0430ypal", "p\u0430ypal", "p\u0430ypal", "'p\\u0430ypal' mixes Latin and Cyrillic"),
+        ("技能-pdf", "技能-pdf", "技能-pdf", ""),
         ("技能", "技能", "技能", ""),
         ("cafe\u0301", "caf\u00e9", "caf\u00e9", ""),
     ],
@@ -160,6 +162,8 @@ def test_files_are_listed_and_read_but_none_outside(tmp_path):
         },
     )
     (skill.location / "out.txt").symlink_to(tmp_path / "secret.txt")
+    (skill.location / "loop.txt").symlink_to("loop.txt")
+    os.mkfifo(skill.location / "pipe.txt")
     assert skill_files(skill) == ("out.txt", "references/a.md", "scripts/run.py")
     assert read_skill_file(skill, "references/a.md") == "text"
     for name in (
@@ -171,6 +175,8 @@ def test_files_are_listed_and_read_but_none_outside(tmp_path):
         "references/../../x",
         "gone.md",
         "references",
+        "loop.txt",
+        "pipe.txt",
     ):
         with pytest.raises(SkillError):
             read_skill_file(skill, name)
@@ -187,6 +193,13 @@ def test_a_page_beside_a_manifest_is_that_skills_instructions(tmp_path):
     skill = only(tmp_path / "s")
     assert (skill.form, skill.state) == ("native", "ready")
     assert skill_body(skill) == "Plain text.\n"
+
+
+def test_a_second_page_in_a_folder_is_named(tmp_path):
+    write(tmp_path / "s", {"demo/SKILL.md": page(), "demo/skill.md": page("other")})
+    skill = only(tmp_path / "s")
+    assert (skill.name, skill.path.name) == ("demo", "SKILL.md")
+    assert skill.warnings == ("skill.md is not read: SKILL.md counts",)
 
 
 FOREIGN = '{"name": "Demo", "version": "1", "description": "d", "keywords": ["x"]}'
