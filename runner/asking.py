@@ -17,26 +17,27 @@ from .types import Message, ModelReply, Status, Usage
 
 RESERVE_SHARE = 4  # at most a quarter of the window is kept free for the reply
 OVERFLOW_SHARE = 0.6  # of what was too large: what the one retry may be
-CUT_SHARE = 0.7  # an evaluated prompt below this share of the estimate was cut by the server
+REMINDER_CHARS = 600  # of the goal, when it is said again
 LEAST_BUDGET = 256
 log = get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Tokens the messages of a request may take, and the room kept for the reply."""
+    """Tokens a request may take, its messages alone may take, and the room kept for the reply."""
 
+    request: int
     messages: int
     reply: int
 
 
 def budget_of(session: SessionState, prepared: Prepared) -> Budget:
-    """Window − reply reserve − margin − the tools' own size."""
+    """Window − reply reserve − margin; for the messages, less the tools' own size."""
     window = session.context_window
     reply = max(1, min(session.config.model.max_tokens, window // RESERVE_SHARE))
     margin = int(window * session.config.context.margin)
-    left = window - reply - margin - prepared.spec_tokens
-    return Budget(max(LEAST_BUDGET, left), reply)
+    left = window - reply - margin
+    return Budget(max(LEAST_BUDGET, left), max(LEAST_BUDGET, left - prepared.spec_tokens), reply)
 
 
 async def ask_model(
@@ -45,10 +46,11 @@ async def ask_model(
     """The reply to the conversation so far. Falls back to text calls and to a smaller context."""
     while True:
         prepared = prepare(shared, session)
-        fit_head(session.window, prepared)
-        await _fit(shared, session, turn, budget_of(session, prepared).messages)
+        await _fit(shared, session, turn, prepared)
         try:
-            return await _ask(shared, session, turn, prepared), prepared
+            reply = await _ask(shared, session, turn, prepared)
+            turn.overflows = 0
+            return reply, prepared
         except (ToolsUnsupported, ReplyUnreadable) as error:
             if session.mode == "json":
                 raise
@@ -73,6 +75,7 @@ async def closing_answer(shared: Shared, session: SessionState, turn: Turn, requ
     """One last request, to answer with what there is. Whatever it says, no call is executed."""
     without = replace(prepare(shared, session), specs=(), schema=None)
     note(session, request)
+    await _fit(shared, session, turn, without)
     reply = await _ask(shared, session, turn, without)
     return "" if reply.tool_calls else reply.text.strip()
 
@@ -115,7 +118,7 @@ def _request(
 async def _ask(shared: Shared, session: SessionState, turn: Turn, prepared: Prepared) -> ModelReply:
     model, config = session.model, session.config.model
     messages = await _messages(shared, session, turn)
-    estimate = session.window.tokens + prepared.spec_tokens
+    raw, estimate = session.window.raw, session.window.tokens
     request = _request(session, turn, prepared, messages)
     began = shared.clock()
     await turn.wait(shared.model_gate.enter())
@@ -145,7 +148,7 @@ async def _ask(shared: Shared, session: SessionState, turn: Turn, prepared: Prep
         )
     finally:
         shared.model_gate.leave()
-    _account(session, turn, reply, estimate)
+    _account(session, turn, reply, raw)
     session.emit(
         "model.replied",
         text=reply.text,
@@ -176,47 +179,52 @@ async def _messages(shared: Shared, session: SessionState, turn: Turn) -> list[M
 
 def _with_goal(messages: list[Message], goal: str) -> list[Message]:
     """The goal once more at the end, where nothing has to be cached."""
-    text = f"[Reminder] The task is still: {goal}"
+    short = goal if len(goal) <= REMINDER_CHARS else goal[:REMINDER_CHARS] + "…"
+    text = f"[Reminder] The task is still: {short}"
     last = messages[-1]
     if last.role == "user":
         return [*messages[:-1], replace(last, content=f"{last.content}\n\n{text}")]
     return [*messages, Message(role="user", content=text, mark="note")]
 
 
-def _account(session: SessionState, turn: Turn, reply: ModelReply, estimate: int) -> None:
+def _account(session: SessionState, turn: Turn, reply: ModelReply, raw: int) -> None:
     usage = reply.usage or Usage()
     charge(session, turn, usage)
     if not usage.input_tokens:
         return
-    if session.info.local and estimate > LEAST_BUDGET and usage.input_tokens < CUT_SHARE * estimate:
-        _report_cut(session, usage.input_tokens, estimate)
+    calibration = session.window.calibration
+    if session.info.local and calibration.was_cut(raw, usage.input_tokens):
+        _report_cut(session, usage.input_tokens, calibration.tokens(raw))
     else:
-        raw = int(estimate / session.window.calibration.factor)
-        session.window.calibration.learn(raw, usage.input_tokens)
+        calibration.learn(raw, usage.input_tokens)
 
 
 def _report_cut(session: SessionState, evaluated: int, estimate: int) -> None:
-    if session.calibrated and "cut" not in session.warned:
-        session.warned.add("cut")
-        log.warning(
-            "prompt.cut",
-            evaluated=evaluated,
-            estimate=estimate,
-            fix="raise [model] context_window, or the server's own limit (OLLAMA_CONTEXT_LENGTH)",
-        )
-    elif not session.calibrated:
-        session.window.calibration.learn(
-            int(estimate / session.window.calibration.factor), evaluated
-        )
-    session.calibrated = True
+    if "cut" in session.warned:
+        return
+    session.warned.add("cut")
+    log.warning(
+        "prompt.cut",
+        evaluated=evaluated,
+        estimate=estimate,
+        fix="the server dropped the beginning of the prompt; raise its limit "
+        "(OLLAMA_CONTEXT_LENGTH) or set [model] context_window to what it really holds",
+    )
 
 
 def _temperature(wanted: float, turn: Turn) -> float:
     return wanted if turn.faults < 2 else wanted / 2  # noqa: PLR2004 - lowered on a repeated failure
 
 
-async def _fit(shared: Shared, session: SessionState, turn: Turn, budget: int) -> None:
-    """Truncate, then summarise, then slide, until the messages fit."""
+async def _fit(shared: Shared, session: SessionState, turn: Turn, prepared: Prepared) -> None:
+    """Puts the offer at the head, and makes the whole fit into the window."""
+    fit_head(session.window, prepared)
+    session.window.overhead = prepared.spec_tokens
+    await _lower(shared, session, turn, budget_of(session, prepared).request)
+
+
+async def _lower(shared: Shared, session: SessionState, turn: Turn, budget: int) -> None:
+    """Truncate, then summarise, then slide, until the request fits."""
     window = session.window
     if window.tokens <= budget:
         return
@@ -226,19 +234,25 @@ async def _fit(shared: Shared, session: SessionState, turn: Turn, budget: int) -
         await _compacted(shared, session, turn, step)
     if window.tokens > budget:
         await _compacted(shared, session, turn, window.slide(budget))
+    if window.tokens > budget and "full" not in session.warned:
+        session.warned.add("full")
+        log.warning("context.full", tokens=window.tokens, budget=budget, fix=_FULL)
 
 
 async def _shrink(
     shared: Shared, session: SessionState, turn: Turn, error: ContextOverflow
 ) -> None:
     """After the provider said that the request was too large: once, and only if it helps."""
-    before = session.window.tokens
-    if turn.overflows == 0:
-        turn.overflows = 1
-        await _fit(shared, session, turn, max(LEAST_BUDGET, int(before * OVERFLOW_SHARE)))
-    if session.window.tokens >= before or turn.overflows > 1:
-        raise error
+    window, before = session.window, session.window.raw
     turn.overflows += 1
+    if turn.overflows > 1:
+        raise error
+    budget = max(LEAST_BUDGET, int(window.tokens * OVERFLOW_SHARE))
+    await _lower(shared, session, turn, budget)
+    if window.tokens > budget:
+        await _compacted(shared, session, turn, window.squeeze(budget))
+    if window.raw >= before:
+        raise error
 
 
 async def _compacted(shared: Shared, session: SessionState, turn: Turn, step: Step | None) -> None:
@@ -285,4 +299,5 @@ def check_budgets(shared: Shared, session: SessionState, turn: Turn) -> None:
         )
 
 
+_FULL = "shorten the task or raise [model] context_window: what must stay does not fit"
 _STOPS = ("\nResult of ", "\nUser:")

@@ -20,6 +20,7 @@ ASK = (
     "name, identifier, number and open question. Write nothing else."
 )
 _IDENTIFIER = re.compile(r"[\w./-]*(?:\d[\w./-]*[A-Za-z]|[A-Za-z][\w./-]*[\d_./-])[\w./-]*\w")
+_FAILED, _GIVEN_UP = "summary.failed", "summary.given_up"
 log = get_logger()
 
 
@@ -28,7 +29,7 @@ async def summarise(
 ) -> Step | None:
     """Replaces the blocks by one line each. Any failure leaves everything as it was."""
     blocks = _that_fit(session, blocks)
-    if not blocks:
+    if not blocks or _GIVEN_UP in session.warned:
         return None
     steps = [_described(block) for block in blocks]
     text = "\n\n".join(f"{n}. {step}" for n, step in enumerate(steps, 1))
@@ -51,12 +52,23 @@ async def summarise(
         finally:
             shared.model_gate.leave()
     except ModelError as error:
-        log.info("summary.failed", reason=str(error))
+        _failed(session, str(error))
         return None
     if reply.usage is not None:
         charge(session, turn, reply.usage)
     lines = accepted(reply.text, steps)
-    return session.window.summarise(blocks, lines) if lines else None
+    step = session.window.summarise(blocks, lines) if lines else None
+    if step is None:
+        _failed(session, "not a shorter line for each step with its identifiers")
+        return None
+    session.warned.discard(_FAILED)
+    return step
+
+
+def _failed(session: SessionState, reason: str) -> None:
+    """Two failures in a row, and this model is not asked again: each costs a request."""
+    session.warned.add(_GIVEN_UP if _FAILED in session.warned else _FAILED)
+    log.info("summary.failed", reason=reason, again=_GIVEN_UP not in session.warned)
 
 
 def accepted(text: str, steps: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ costs the work of its new messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -17,6 +17,7 @@ from . import tokens
 
 KEPT_CHARS = 160  # of an old result, at either end
 TARGET = 0.75  # of the budget: how far a compaction goes, so that the next request needs none
+_RESULTS = ("results", "pinned")  # marks of results that went back as text
 Level = Literal["whole", "truncated", "summarised", "dropped"]
 
 
@@ -64,6 +65,7 @@ class Window:
     _rendered: list[Message] = field(default_factory=list)
     _total: int = 0
     _turn: int = 0
+    overhead: int = 0  # our count of what is sent besides the messages: the tools
     compactions: int = 0
 
     def __post_init__(self) -> None:
@@ -104,8 +106,13 @@ class Window:
 
     @property
     def tokens(self) -> int:
-        """Calibrated tokens of `messages`."""
-        return self.calibration.tokens(self._total)
+        """Calibrated tokens of a request: the messages, and the tools sent with them."""
+        return self.calibration.tokens(self.raw)
+
+    @property
+    def raw(self) -> int:
+        """The same by our own count."""
+        return self._total + self.overhead
 
     @property
     def goal(self) -> str:
@@ -115,32 +122,41 @@ class Window:
 
     def truncate(self, budget: int) -> Step | None:
         """Cuts old results, oldest first; never those of the latest iteration."""
-        return self._lower(budget, "truncated", self._shorten, self._may_truncate)
+        old = [b for b in self._blocks[:-1] if b.level == "whole" and not (b.goal or b.pinned)]
+        return self._lower(budget, "truncated", self._shorten, [[block] for block in old])
 
     def slide(self, budget: int) -> Step | None:
-        """Leaves out the oldest iterations; an earlier turn's goal goes after its last iteration."""
-        return self._lower(budget, "slid", self._drop, self._may_drop)
+        """Leaves out the oldest: earlier turns as a whole, then iterations of this one."""
+        return self._lower(budget, "slid", self._drop, self._droppable())
+
+    def squeeze(self, budget: int) -> Step | None:
+        """The last resort when a provider refuses the request: cuts opened skills and the newest too."""
+        left = [[b] for b in self._blocks if b.level == "whole" and not b.goal]
+        return self._lower(budget, "truncated", self._shorten, left)
 
     def oldest(self, budget: int) -> list[Block]:
         """The iterations a summary should cover: oldest first, until the rest would fit."""
         chosen: list[Block] = []
-        freed, over = 0, self.tokens - int(budget * TARGET)
+        over = self.raw - self.calibration.raw(int(budget * TARGET))
         for block in self._blocks[:-1]:
-            if freed >= over:
+            if over <= 0:
                 break
             if not block.goal and not block.pinned and block.level in {"whole", "truncated"}:
                 chosen.append(block)
-                freed += self.calibration.tokens(block.tokens)
+                over -= block.tokens
         return chosen
 
     def summarise(self, blocks: Sequence[Block], lines: Sequence[str]) -> Step | None:
         """Puts one line in the place of each block, when that frees anything."""
-        before = self.tokens
-        if sum(tokens.estimate(line) for line in lines) >= sum(b.tokens for b in blocks):
-            return None
+        before, raw, levels = self.tokens, self.raw, [b.level for b in blocks]
         for block, line in zip(blocks, lines, strict=True):
             block.level, block.line = "summarised", line
         self._render()
+        if self.raw >= raw:
+            for block, level in zip(blocks, levels, strict=True):
+                block.level, block.line = level, ""
+            self._render()
+            return None
         self.compactions += 1
         return Step("summarised", before, self.tokens, len(blocks))
 
@@ -149,44 +165,44 @@ class Window:
         budget: int,
         name: Literal["truncated", "slid"],
         act: Callable[[Block], int],
-        may: Callable[[int, Block], bool],
+        units: Iterable[Sequence[Block]],
     ) -> Step | None:
+        """Acts on one unit after the other until the rest is well inside the budget."""
         before, touched = self.tokens, 0
         if before <= budget:
             return None
-        left = int(budget * TARGET / self.calibration.factor)
-        total = self._total
-        for index, block in enumerate(self._blocks[:-1]):
-            if total <= left:
+        over = self.raw - self.calibration.raw(int(budget * TARGET))
+        for unit in units:
+            if over <= 0:
                 break
-            if may(index, block):
+            for block in unit:
                 freed = act(block)
-                touched += freed > 0
-                total -= freed
+                over -= freed
+                touched += freed > 0 and not block.goal
         if not touched:
             return None
         self._render()
         self.compactions += 1
         return Step(name, before, self.tokens, touched)
 
-    def _may_truncate(self, _index: int, block: Block) -> bool:
-        return not block.goal and not block.pinned and block.level == "whole"
-
-    def _may_drop(self, index: int, block: Block) -> bool:
-        if block.pinned or block.level == "dropped":
-            return False
-        if not block.goal:
-            return True
-        return block.turn < self._turn and all(
-            b.level == "dropped" for b in self._blocks if b.turn == block.turn and b is not block
-        )
+    def _droppable(self) -> list[list[Block]]:
+        """What may be left out, in its order. A goal stays with an opened skill of its turn."""
+        turns: dict[int, list[Block]] = {}
+        for block in self._blocks[:-1]:
+            turns.setdefault(block.turn, []).append(block)
+        now = turns.pop(self._turn, [])
+        earlier = []
+        for blocks in turns.values():
+            pinned = any(b.pinned for b in blocks)
+            earlier.append([b for b in blocks if not b.pinned and not (b.goal and pinned)])
+        return [*earlier, *([b] for b in now if not b.goal and not b.pinned)]
 
     def _shorten(self, block: Block) -> int:
         before = block.tokens
-        shorter = [
-            shortened(m) if m.role == "tool" or m.mark == "results" else m for m in block.messages
+        block.messages = [
+            shortened(m) if m.mark in _RESULTS or m.role == "tool" else m for m in block.messages
         ]
-        block.messages, block.counts = shorter, [self.count(m) for m in shorter]
+        block.counts = [self.count(m) for m in block.messages]
         block.level = "truncated"
         return before - block.tokens
 
@@ -196,22 +212,21 @@ class Window:
         return freed
 
     def _render(self) -> None:
+        """Makes the list of messages anew: another list, so that nobody takes it for a longer one."""
+        self.calibration.forget()
         self._blocks = [b for b in self._blocks if b.level != "dropped"]
-        rendered = list(self.head)
+        rendered, total = list(self.head), sum(self.count(m) for m in self.head)
         for index, block in enumerate(self._blocks):
             if block.level == "summarised":
                 continue
-            first = block.messages[0]
-            if block.goal:
-                lines = _lines_after(self._blocks, index)
-                rendered.append(
-                    replace(first, content=first.content + _summary(lines)) if lines else first
-                )
-                rendered.extend(block.messages[1:])
-            else:
-                rendered.extend(block.messages)
-        self._rendered = rendered
-        self._total = sum(self.count(m) for m in rendered)
+            messages, counts = block.messages, block.counts
+            lines = _lines_after(self._blocks, index) if block.goal else []
+            if lines:
+                first = replace(messages[0], content=messages[0].content + _summary(lines))
+                messages, counts = [first, *messages[1:]], [self.count(first), *counts[1:]]
+            rendered += messages
+            total += sum(counts)
+        self._rendered, self._total = rendered, total
 
 
 def shortened(message: Message) -> Message:
