@@ -22,6 +22,7 @@ from .types import Decision, ToolCall, ToolResult, TurnResult
 
 if TYPE_CHECKING:
     from .hookspecs import hookimpl
+    from .memory import Memory
     from .model.scripted import ScriptedModel
     from .runner import Runner
     from .session import Session
@@ -31,6 +32,7 @@ __all__ = [
     "ContextOverflow",
     "Decision",
     "Event",
+    "Memory",
     "ModelError",
     "ModelRefused",
     "ModelUnavailable",
@@ -51,6 +53,7 @@ __all__ = [
 ]
 
 _LATE = {  # what costs time to import is imported when it is asked for: skills need none of it
+    "Memory": "memory",
     "Runner": "runner",
     "ScriptedModel": "model.scripted",
     "Session": "session",

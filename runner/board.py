@@ -45,6 +45,7 @@ def _session(s: SessionState) -> dict[str, Any]:
     return {
         "id": s.id,
         "parent": s.parent,
+        "agent": s.agent,
         "turn": s.turns,
         "iteration": s.turn.iteration if s.turn else 0,
         "running": s.turn is not None,

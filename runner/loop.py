@@ -15,6 +15,7 @@ from .calls.schema import checker
 from .context.loopguard import Verdict
 from .endings import account, ended
 from .errors import ModelError
+from .memory import asks_to_remember
 from .model.prompt import text_results
 from .offering import Prepared
 from .reading import Answer, Calls, Fault, Silence, assistant_message, read_reply
@@ -173,6 +174,7 @@ def _prepare_context(shared: Shared, session: SessionState, turn: Turn) -> None:
             note(session, _changed_parameters(name, parameters, now.parameters))
     while turn.steered:
         text = turn.steered.pop(0)
+        session.may_remember = session.may_remember or asks_to_remember(text)
         session.emit("note.added", text=text, below=False)
         session.add(Message(role="user", content=text))
     every = session.config.context.restate_goal_every

@@ -20,11 +20,11 @@ from .catalog.functions import as_skill
 from .catalog.registry import Registry
 from .catalog.skill import Change, Skill
 from .catalog.watcher import Watcher
-from .config import Config, config_from, load_config
+from .config import Config, ModelConfig, config_from, load_config
 from .errors import SessionError
 from .events import Listener
 from .log import get_logger
-from .memory import memory_tools
+from .memory import Memory, find, keep, memory_tools
 from .model.base import Model, ModelInfo
 from .model.choose import choose, make_model
 from .observing import EventPump
@@ -36,7 +36,7 @@ from .session import Session
 from .skillhooks import SkillHooks
 from .slots import ModelGate, Slots
 from .state import Approver, Shared
-from .subagent import agent_tool
+from .subagent import agent_tool, unknown_skills
 from .types import TurnResult
 
 LOCAL_SLOTS, CLOUD_SLOTS = 2, 5
@@ -153,6 +153,16 @@ class Runner:
         """The board: slots, queues, calls in flight, breakers, gates, skills and their problems."""
         return board(self.shared, self._slots, self._watcher)
 
+    async def remember(self, text: str, tags: Sequence[str] = ()) -> Memory:
+        """Keeps a text between sessions, secrets masked. Raises `RecordError` when it cannot."""
+        await self.start()
+        return await keep(self.shared, text, tags)
+
+    async def recall(self, query: str, limit: int = 5) -> list[Memory]:
+        """What was kept and fits the words best."""
+        await self.start()
+        return await find(self.shared, query, limit)
+
     @property
     def shared(self) -> Shared:
         """What all sessions share; for the command line and tests."""
@@ -233,6 +243,7 @@ class Runner:
         snapshot = await workers.run(registry.scan)
         await self._skill_hooks.follow(snapshot)
         self._policy = _policy(c)
+        self.warnings += unknown_skills(c, snapshot)
         self.warnings += self._policy.unmatched(tuple(snapshot.tools))
         self._watch(registry)
         await self._ready_model(plugins)
@@ -241,10 +252,7 @@ class Runner:
         c, shared = self.config, self.shared
         if self._model is None:
             name = c.model.name or await choose(c.model, environ=self._environ)
-            settings = _renamed(c, name).model
-            self._model = await plugins.first("make_model", object, settings=settings)
-            if self._model is None:
-                self._model = make_model(settings, project=c.project, environ=self._environ)
+            self._model = await self._made(plugins, c.model.named(name))
         self.warnings += getattr(self._model, "warnings", [])
         self._info = info = await self._model.describe()
         slots = c.limits.slots or (LOCAL_SLOTS if info.local else CLOUD_SLOTS)
@@ -254,11 +262,13 @@ class Runner:
     async def _other_model(self, name: str) -> Model:
         """A model for an agent that names its own; made once and closed with the runner."""
         if name not in self._other_models:
-            settings = _renamed(self.config, name).model
-            self._other_models[name] = make_model(
-                settings, project=self.config.project, environ=self._environ
-            )
+            made = await self._made(self.shared.plugins, self.config.model.named(name))
+            self._other_models.setdefault(name, made)
         return self._other_models[name]
+
+    async def _made(self, plugins: Plugins, settings: ModelConfig) -> Model:
+        made: Model | None = await plugins.first("make_model", object, settings=settings)
+        return made or make_model(settings, project=self.config.project, environ=self._environ)
 
     async def _registry(self, plugins: Plugins) -> Registry:
         given = [as_skill(s) for s in self._skills]
@@ -299,7 +309,8 @@ class Runner:
             return
         data = change.to_dict()
         for state in list(shared.sessions.values()):
-            state.emit("skills.changed", **data)
+            if state.parent is None:  # a sub-agent's events are its parent's
+                state.emit("skills.changed", **data)
         log.info("skills.changed", **data)
         task = asyncio.ensure_future(self._follow(shared, data))
         shared.tasks.add(task)
@@ -356,9 +367,3 @@ def _policy(config: Config) -> Policy:
         "fs.read": p.fs_read, "fs.write": p.fs_write, "net": p.net, "exec": p.exec, "env": p.env,
     }  # fmt: skip
     return Policy(capabilities, p.tools, p.scoped)
-
-
-def _renamed(config: Config, name: str) -> Config:
-    from dataclasses import replace
-
-    return replace(config, model=replace(config.model, name=name))

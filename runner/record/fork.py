@@ -119,7 +119,7 @@ def _sign_again(record: Record, warnings: list[str]) -> None:
                 "recognise the same call, should its outcome be unknown"
             )
         return
-    ledger = Ledger(str(record["session"]))
+    ledger = Ledger(str(record.get("parent") or record["session"]))
     record["fingerprint"] = ledger.fingerprint(tool, arguments)
 
 

@@ -91,6 +91,7 @@ class _Fold:
         self._session = session
         self._round: _Round | None = None
         self._interrupted: Counter[str] = Counter()
+        self._of_agents: dict[tuple[str, str], Mapping[str, Any]] = {}
         self._take: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "turn.started": self._turn_started,
             "model.requested": lambda _r: self.end_round(),
@@ -110,10 +111,24 @@ class _Fold:
         if isinstance(seq, int):
             self.made.seq = max(self.made.seq, seq)
         if record.get("session") != self._session:
-            return  # a sub-agent's events are in its parent's trajectory
+            self._take_of_agent(record)
+            return
         act = self._take.get(str(record.get("type")))
         if act is not None:
             act(record)
+
+    def _take_of_agent(self, record: Mapping[str, Any]) -> None:
+        """A sub-agent's events are in its parent's trajectory: of these, only what was lost counts."""
+        call = str(record.get("session")), str(record.get("call_id"))
+        kind = record.get("type")
+        if kind == "tool.started":
+            self._of_agents[call] = record
+        if kind in {"tool.started", "fallback.started"}:
+            self._side_started(record)
+        elif kind == "tool.settled":
+            self._settled(record)
+        elif kind == "tool.finished" and call in self._of_agents:
+            self._outcome(self._of_agents.pop(call), record)
 
     def end_round(self) -> None:
         """Puts the reply and its results, placeholders included, into the transcript."""
@@ -196,7 +211,7 @@ class _Fold:
         self.made.open_keys.pop(fingerprint, None)
 
     def _finished(self, record: Mapping[str, Any]) -> None:
-        call_id, kind = str(record.get("call_id")), str(record.get("kind"))
+        call_id = str(record.get("call_id"))
         self.made.spilled = self.made.spilled or bool(record.get("spilled_to"))
         if self._round is None:
             return
@@ -205,7 +220,13 @@ class _Fold:
         if started is None:
             return
         self._interrupted.pop(str(started.get("fingerprint", "")), None)
-        if kind in _LOST_HOW and record.get("attempts"):
+        self._outcome(started, record)
+
+    def _outcome(self, started: Mapping[str, Any], finished: Mapping[str, Any]) -> None:
+        kind = str(finished.get("kind"))
+        if started.get("tool") == "agent":
+            self._settled(started)  # it ended; what its own calls left unknown has its own records
+        elif kind in _LOST_HOW and finished.get("attempts"):
             if not started.get("idempotent"):
                 self._lose(started, _LOST_HOW[kind])
         elif kind != "timeout" or not started.get("idempotent"):
