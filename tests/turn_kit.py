@@ -168,14 +168,14 @@ async def turns(
     plugins: Iterable[Any] = (),
     environ: dict[str, str] | None = None,
     rules: Sequence[JSON] = (),
-    model: Any = None,
+    model_object: Any = None,
     config: Any = None,
     repeat_last: bool = False,
     **tables: Any,
 ) -> AsyncIterator[Turns]:
     """A started runner over the folder."""
     script = {"replies": list(replies), "rules": list(rules), "repeat_last": repeat_last}
-    made = model or ScriptedModel(script)
+    made = model_object or ScriptedModel(script)
     runner = Runner(
         model=made,
         skills=skills,

@@ -59,6 +59,8 @@ async def finish(
     content, notes, output = clean(result.content), clean(result.notes), clean(result.output)
     if (content, notes, output) != (result.content, result.notes, result.output):
         result = replace(result, content=content, notes=notes, output=output)
+    if tool is None:
+        result = replace(result, tool=clean(result.tool))  # a name the model made up
     if shared.plugins.has("post_tool_use"):
         result = await _hooked(shared, session, call, result)
     result = await _sized(shared, session, tool, result, allowance)

@@ -390,12 +390,14 @@ def test_a_question_is_not_asked_of_a_turn_that_was_cancelled(tmp_path):
             person.asked.append(call.arguments["name"])
             await hang.wait()
 
-        async with k.turns(tmp_path, [BATCH], WRITES, approver=first, **ASK) as made:
-            async with k.opened(made) as session:
-                task = asyncio.ensure_future(session.run("go"))
-                await made.heard("approval.asked")
-                session.cancel()
-                result = await task
+        async with (
+            k.turns(tmp_path, [BATCH], WRITES, approver=first, **ASK) as made,
+            k.opened(made) as session,
+        ):
+            task = asyncio.ensure_future(session.run("go"))
+            await made.heard("approval.asked")
+            session.cancel()
+            result = await task
         assert result.status == "cancelled"
         assert person.asked in ([], ["a"])
         assert made.kinds == ["cancelled"] * 3

@@ -130,17 +130,19 @@ def test_an_async_tool_that_blocks_stalls_nobody_and_its_loop_is_replaced(tmp_pa
     async def test():
         replies = [k.call("block"), k.call("quick"), k.say("done")]
         block_tool = k.tool(block, read_only=True, timeout=0.05)
-        async with k.turns(tmp_path, replies, block_tool, quick, **QUICK) as made:
-            async with k.opened(made) as session:
-                await session.run("go")
-                assert made.kinds == ["timeout", "ok"]
-                assert made.runner.status()["skill_loops_replaced"] == 1
-                loops = [t for t in threading.enumerate() if t.name == "runner-skill-loop"]
-                hang.free.set()
-                await made.heard("tool.late")
-                for thread in loops[:1]:
-                    await asyncio.to_thread(thread.join, 5)
-                    assert not thread.is_alive(), "the blocked loop ends once it can"
+        async with (
+            k.turns(tmp_path, replies, block_tool, quick, **QUICK) as made,
+            k.opened(made) as session,
+        ):
+            await session.run("go")
+            assert made.kinds == ["timeout", "ok"]
+            assert made.runner.status()["skill_loops_replaced"] == 1
+            loops = [t for t in threading.enumerate() if t.name == "runner-skill-loop"]
+            hang.free.set()
+            await made.heard("tool.late")
+            for thread in loops[:1]:
+                await asyncio.to_thread(thread.join, 5)
+                assert not thread.is_alive(), "the blocked loop ends once it can"
 
     k.go(test)
 
@@ -273,11 +275,13 @@ def test_an_idempotent_call_that_timed_out_keeps_its_key_in_the_next_turn(tmp_pa
 
     async def test():
         tool = peer_tool(peer, idempotent=True, timeout=0.05, max_concurrency=2)
-        async with k.turns(tmp_path, [*ONE, *ONE], tool, **QUICK) as made:
-            async with k.opened(made) as session:
-                await session.run("one")
-                await session.run("two")
-                assert made.kinds == ["timeout", "ok"]
+        async with (
+            k.turns(tmp_path, [*ONE, *ONE], tool, **QUICK) as made,
+            k.opened(made) as session,
+        ):
+            await session.run("one")
+            await session.run("two")
+            assert made.kinds == ["timeout", "ok"]
         assert len(set(peer.keys)) == 1
         hang.free.set()
 
@@ -434,12 +438,14 @@ def test_a_cancelled_call_counts_neither_way(tmp_path):
     async def test():
         tool = peer_tool(Peer(hang.wait), read_only=True, max_concurrency=8, concurrent=True)
         replies = [k.calls(*(("peer", {"what": str(n)}) for n in range(6))), k.say("x")]
-        async with k.turns(tmp_path, replies, tool, breaker={"failures": 1}) as made:
-            async with k.opened(made) as session:
-                task = asyncio.ensure_future(session.run("go"))
-                await hang.reached(6)
-                session.cancel()
-                await task
+        async with (
+            k.turns(tmp_path, replies, tool, breaker={"failures": 1}) as made,
+            k.opened(made) as session,
+        ):
+            task = asyncio.ensure_future(session.run("go"))
+            await hang.reached(6)
+            session.cancel()
+            await task
         hang.free.set()
         assert made.kinds == ["cancelled"] * 6
         assert made.runner._shared is None
@@ -767,13 +773,15 @@ def test_what_a_call_changed_is_told_however_it_ended(tmp_path, how):
         config = {"paths": {"workspace": str(tmp_path / "w")}}
         timeout = 0.1 if how == "hang" else 20
         replies = [k.call("half"), k.say("x")]
-        async with k.turns(tmp_path, replies, k.tool(half, timeout=timeout), **config) as made:
-            async with k.opened(made) as session:
-                task = asyncio.ensure_future(session.run("go"))
-                if how == "cancel":
-                    await hang.reached()
-                    session.cancel()
-                await task
+        async with (
+            k.turns(tmp_path, replies, k.tool(half, timeout=timeout), **config) as made,
+            k.opened(made) as session,
+        ):
+            task = asyncio.ensure_future(session.run("go"))
+            if how == "cancel":
+                await hang.reached()
+                session.cancel()
+            await task
         hang.free.set()
         one = made.finished[0]
         assert one["changes"] == {"created": ["a.txt"], "modified": ["b.txt"], "deleted": ["c.txt"]}
@@ -827,14 +835,16 @@ def test_one_call_is_cancelled_and_the_turn_goes_on(tmp_path):
             peer_tool(Peer(hang.wait), read_only=True, concurrent=True, timeout=60),
             peer_tool(Peer("fine"), "other", read_only=True, concurrent=True),
         )
-        async with k.turns(tmp_path, [batch, k.say("done")], *tools) as made:
-            async with k.opened(made) as session:
-                task = asyncio.ensure_future(session.run("go"))
-                await hang.reached()
-                (one, _two) = (e["call_id"] for e in made.of("tool.queued"))
-                assert session.cancel_call(one)
-                assert (await task).answer == "done"
-                assert not session.cancel_call(one)
+        async with (
+            k.turns(tmp_path, [batch, k.say("done")], *tools) as made,
+            k.opened(made) as session,
+        ):
+            task = asyncio.ensure_future(session.run("go"))
+            await hang.reached()
+            (one, _two) = (e["call_id"] for e in made.of("tool.queued"))
+            assert session.cancel_call(one)
+            assert (await task).answer == "done"
+            assert not session.cancel_call(one)
         hang.free.set()
         assert made.kinds == ["cancelled", "ok"]
 
@@ -850,14 +860,16 @@ def test_a_call_that_waits_for_a_place_or_between_attempts_can_be_cancelled_alon
             Peer(hang.wait), read_only=True, concurrent=True, timeout=60, max_concurrency=1
         )
         config = {"limits": {"gate_wait": 60.0}}
-        async with k.turns(tmp_path, [batch, k.say("done")], tool, **config) as made:
-            async with k.opened(made) as session:
-                task = asyncio.ensure_future(session.run("go"))
-                await hang.reached()
-                one, two = (e["call_id"] for e in made.of("tool.queued"))
-                assert session.cancel_call(two)
-                assert session.cancel_call(one)
-                assert (await task).answer == "done"
+        async with (
+            k.turns(tmp_path, [batch, k.say("done")], tool, **config) as made,
+            k.opened(made) as session,
+        ):
+            task = asyncio.ensure_future(session.run("go"))
+            await hang.reached()
+            one, two = (e["call_id"] for e in made.of("tool.queued"))
+            assert session.cancel_call(two)
+            assert session.cancel_call(one)
+            assert (await task).answer == "done"
         hang.free.set()
         assert made.kinds == ["cancelled", "cancelled"]
         assert "not run" in made.finished[1]["content"]
