@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from .context.history import valid
+from .context.tokens import Calibration
 from .context.window import Step
 from .errors import ContextOverflow, ModelRefused, ReplyUnreadable, ToolsUnsupported
 from .log import get_logger
@@ -83,7 +84,7 @@ async def closing_answer(shared: Shared, session: SessionState, turn: Turn, requ
 def note(session: SessionState, text: str) -> None:
     """Tells the model something: below a result nobody has seen yet, else as the user's message."""
     last = session.transcript[-1] if session.transcript else None
-    below = last is not None and (last.role == "tool" or last.mark in {"results", "note"})
+    below = last is not None and (last.role == "tool" or last.mark in _BELOW)
     session.emit("note.added", text=text, below=below)
     add_note(session, text, below=below)
 
@@ -192,6 +193,8 @@ def _account(session: SessionState, turn: Turn, reply: ModelReply, raw: int) -> 
     charge(session, turn, usage)
     if not usage.input_tokens:
         return
+    if not session.calibrated:  # another model counts otherwise
+        session.window.calibration, session.calibrated = Calibration(), True
     calibration = session.window.calibration
     if session.info.local and calibration.was_cut(raw, usage.input_tokens):
         _report_cut(session, usage.input_tokens, calibration.tokens(raw))
@@ -299,5 +302,6 @@ def check_budgets(shared: Shared, session: SessionState, turn: Turn) -> None:
         )
 
 
+_BELOW = frozenset({"results", "pinned", "note"})  # what a note may follow in the same message
 _FULL = "shorten the task or raise [model] context_window: what must stay does not fit"
 _STOPS = ("\nResult of ", "\nUser:")

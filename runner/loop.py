@@ -123,7 +123,8 @@ def _remember(
     """One message per result; results of calls that came as text go back as text, together."""
     if in_text:
         content = text_results((r.tool, r.content) for r in results)
-        session.add(Message(role="user", content=content, mark="results"))
+        opened = any(r.tool == "use_skill" and r.ok for r in results)
+        session.add(Message(role="user", content=content, mark="pinned" if opened else "results"))
     for call, result in zip(calls, results, strict=True):
         if not in_text:
             session.add(
