@@ -79,7 +79,7 @@ def _prepared(shared: Shared, session: SessionState, built_in: dict[str, Tool]) 
         specs=specs,
         schema=reply_schema(listed) if constrained and listed else None,
         head=(head, *example),
-        spec_tokens=sum(_spec_tokens(t) for t in listed) if specs else 0,
+        spec_tokens=sum(map(spec_tokens, listed)) if specs else 0,
     )
 
 
@@ -121,12 +121,12 @@ def _within(
     """The tools to offer and those to defer, when all would be too many or too large."""
     most = shared.config.limits.max_offered_tools
     room = session.context_window // 4
-    if len(tools) <= most and sum(map(_spec_tokens, tools.values())) <= room:
+    if len(tools) <= most and sum(map(spec_tokens, tools.values())) <= room:
         return tools, {}
     order = sorted(tools.values(), key=lambda t: t.name not in session.found)
     offered: dict[str, Tool] = {}
     for tool in order:
-        cost = _spec_tokens(tool)
+        cost = spec_tokens(tool)
         if len(offered) < most - 1 and cost <= room:
             offered[tool.name] = tool
             room -= cost
@@ -155,7 +155,8 @@ def _disabled(skills: Iterable[object]) -> frozenset[str]:
     )
 
 
-def _spec_tokens(tool: Tool) -> int:
+def spec_tokens(tool: Tool) -> int:
+    """About what a tool's description costs with every request."""
     text = json.dumps(tool.parameters, ensure_ascii=False)
     return (
         12 + tokens.estimate(tool.name) + tokens.estimate(tool.description) + tokens.estimate(text)

@@ -57,6 +57,11 @@ def check(
     return findings
 
 
+def root_of(path: Path) -> Path:
+    """The root of skills that a path belongs to: a skill's folder, a file in it, or the root itself."""
+    return _root(path)[0]
+
+
 def check_skill(
     skill: Skill, among: Sequence[Skill] = (), hookspecs: HookSpecs = NOTHING
 ) -> list[Finding]:
@@ -77,10 +82,8 @@ def _check_path(path: Path, hookspecs: HookSpecs, environ: Mapping[str, str]) ->
     if not path.exists():
         yield Finding(printable(path), "error", "there is no such file or folder")
         return
+    root, one = _root(path)
     folder = path if path.is_dir() else path.parent
-    listing = source.look(str(folder))
-    one = bool(listing.manifests) or any("/" not in name for name in listing.modules)
-    root = folder.parent if one else folder
     registry = Registry([root], project=root.parent, environ=environ)
     found = registry.scan(thorough=True).skills
     if one:
@@ -89,6 +92,14 @@ def _check_path(path: Path, hookspecs: HookSpecs, environ: Mapping[str, str]) ->
         yield Finding(printable(path), "error", "there is no skill here; see: runner skills new")
     for skill in found:
         yield from check_skill(skill, registry.snapshot.skills, hookspecs)
+
+
+def _root(path: Path) -> tuple[Path, bool]:
+    """The root, and whether the path is one skill of it."""
+    folder = (path if path.is_dir() else path.parent).absolute()
+    listing = source.look(str(folder))
+    one = bool(listing.manifests) or any("/" not in name for name in listing.modules)
+    return (folder.parent if one else folder), one
 
 
 def _by_state(skill: Skill) -> tuple[list[str], list[str]]:

@@ -73,7 +73,7 @@ def new(folder: Path, name: str, form: Form = "native") -> list[Path]:
 
 
 def _files(name: str, form: Form) -> dict[str, str]:
-    function = _function(name)
+    function = function_of(name)
     match form:
         case "native":
             return {
@@ -88,7 +88,7 @@ def _files(name: str, form: Form) -> dict[str, str]:
             return {"SKILL.md": _PAGE.format(name=name, title=name.replace("-", " ").capitalize())}
 
 
-def _function(name: str) -> str:
+def function_of(name: str) -> str:
     """The skill's name as a Python name that is neither a keyword nor a built-in tool's."""
     function = name.replace("-", "_")
     taken = keyword.iskeyword(function) or function in RESERVED or not function.isidentifier()

@@ -68,6 +68,16 @@ class Console:
         """Text on stdout, ended by a newline."""
         self._write(safe(text).rstrip("\n") + "\n")
 
+    def draw(self, text: str) -> None:
+        """Text on stdout as it is; the caller made it safe, and a terminal reads it."""
+        self._write(text)
+
+    @property
+    def colours(self) -> bool:
+        """May the answer be coloured?"""
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
+        return self.out_is_terminal and not plain
+
     def json(self, value: Any, *, indent: int | None = None) -> None:
         """A JSON document on stdout; where the stream cannot hold a character, its escape."""
         text = dump(value, indent=indent)
@@ -109,6 +119,11 @@ class Console:
             self.err.write(f"{_ERASE}{text}" if self._status else text)
             self.err.flush()
         self._status = False
+
+    @property
+    def columns(self) -> int:
+        """The width of the terminal the answer goes to; 0 when it goes to a file or a program."""
+        return _columns() if self.out_is_terminal else 0
 
     def status(self, text: str) -> None:
         """A line that the next one replaces; only for a terminal. Empty: takes it away."""

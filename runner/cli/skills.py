@@ -10,13 +10,10 @@ from ..catalog.registry import Registry
 from ..catalog.skill import Skill, Snapshot
 from ..config import Config
 from ..errors import ConfigError, SkillError
-from ..types import Tool
 from .common import Common
 from .options import command
-from .text import dump, table
 
 _PATH = click.Path(path_type=Path)
-_FLAGS = ("read_only", "idempotent", "destructive", "open_world", "concurrent", "repeatable")
 
 
 @command(
@@ -29,55 +26,55 @@ def list_(common: Common, as_json: bool) -> None:
     if as_json:
         common.console.json({"skills": [skill.to_dict() for skill in found]}, indent=2)
         return
-    rows = [(s.name, s.state, ", ".join(t.name for t in s.tools) or s.form) for s in found]
-    for skill, line in zip(found, table(rows), strict=True):
-        common.console.answer(line)
-        if skill.reason:
-            common.console.answer(f"    {skill.reason}")
     if not found:
         common.console.note("no skills here; runner init writes some, runner skills new NAME one")
+        return
+    from .skill_text import counted, listed
+
+    console = common.console
+    text = listed(found, columns=console.columns, colours=console.colours)
+    console.draw(f"{text}\n")
+    console.note(counted(found))
 
 
 @command("runner skills show files", "runner skills show extract_config_items --json")
 @click.argument("name")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def show(common: Common, name: str, as_json: bool) -> None:
-    """One skill with its tools and parameters; NAME is a skill or one of its tools."""
-    skill = named(scanned(common.load()), name)
+    """All about one skill: what the model sees and its cost, limits, permissions, place.
+
+    NAME is a skill or one of its tools.
+    """
+    config = common.load()
+    skill = named(scanned(config), name)
     if as_json:
         common.console.json(skill.to_dict(), indent=2)
         return
-    lines = [f"{skill.name} ({skill.form}, {skill.state})", f"  {skill.path}"]
-    lines += [f"  {text}" for text in (skill.description, skill.reason) if text]
-    lines += [f"  warning: {text}" for text in skill.warnings]
-    for tool in skill.tools:
-        lines += ["", *_described(tool)]
-    common.console.answer("\n".join(lines))
+    from .skill_text import shown
+
+    common.console.answer(shown(skill, config))
 
 
 @command(
     "runner skills check",
-    "runner skills check skills/my-skill --strict",
+    "runner skills check skills/my-skill skills/other --strict",
+    "runner skills check skills/my-skill --watch",
     "runner skills check --json",
 )
 @click.argument("paths", nargs=-1, type=_PATH, metavar="[PATH…]")
 @click.option("--json", "as_json", is_flag=True, help="A list of {path, level, message}.")
 @click.option("--strict", is_flag=True, help="Exit 1 for a warning, too.")
-def check(common: Common, paths: tuple[Path, ...], as_json: bool, strict: bool) -> int:
-    """What is wrong with skills, or could be better: one line each. Imports their code."""
-    from ..catalog.checks import check as find
-    from ..plugins import arguments_of_hooks
+@click.option("--watch", is_flag=True, help="Check again with each save, until Ctrl-C.")
+def check(common: Common, paths: tuple[Path, ...], as_json: bool, strict: bool, watch: bool) -> int:
+    """What is wrong with skills, or could be better: one line each. Imports their code.
 
-    where = paths or _registry(common.load())
-    findings = find(where, hookspecs=arguments_of_hooks())
-    if as_json:
-        common.console.json([finding.to_dict() for finding in findings], indent=2)
-    elif findings:
-        common.console.answer("\n".join(map(str, findings)))
-    levels = [finding.level for finding in findings]
-    errors, warnings = levels.count("error"), levels.count("warning")
-    common.console.note(f"{errors} error(s), {warnings} warning(s)")
-    return int(errors > 0 or (strict and warnings > 0))
+    PATH is a skill's folder, a file in it, or a folder of skills; none: all of the config.
+    """
+    from .skill_checks import Checked, repeat
+
+    config = common.load()
+    checked = Checked(config, paths, common.console, as_json=as_json, strict=strict)
+    return repeat(checked) if watch else checked.once()
 
 
 @command("runner skills new word-count", "runner skills new review --form agent-skill")
@@ -96,24 +93,22 @@ def new(common: Common, name: str, folder: Path | None, form: str) -> None:
         raise ConfigError(str(error)) from error
     for path in written:
         common.console.answer(f"wrote {_near(path)}")
-    common.console.note(f"next: runner skills check {_near(home / name)}")
+    for step in _next(name, form, _near(home / name)):
+        common.console.note(step)
 
 
 def scanned(config: Config) -> Snapshot:
     """The skills of the config's folders, without importing them."""
-    return _registry(config).snapshot
+    return registry(config).snapshot
 
 
-def _registry(config: Config) -> Registry:
+def registry(config: Config) -> Registry:
+    """A scanned registry of the config's folders."""
     from ..plugins import arguments_of_hooks
 
-    registry = Registry(
-        config.paths.skills,
-        project=config.project,
-        hookspecs=arguments_of_hooks(),
-    )
-    registry.scan(thorough=True)
-    return registry
+    found = Registry(config.paths.skills, project=config.project, hookspecs=arguments_of_hooks())
+    found.scan(thorough=True)
+    return found
 
 
 def named(snapshot: Snapshot, name: str) -> Skill:
@@ -132,19 +127,18 @@ def named(snapshot: Snapshot, name: str) -> Skill:
     return found
 
 
-def _described(tool: Tool) -> list[str]:
-    flags = [flag for flag in _FLAGS if getattr(tool.flags, flag)]
-    flags += [f"needs {permission}" for permission in tool.flags.permissions]
-    required = tool.parameters.get("required", ())
-    lines = [f"  {tool.name}({', '.join(tool.parameters.get('properties', {}))})"]
-    lines += [f"    {text}" for text in (tool.description, "; ".join(flags)) if text]
-    for name, schema in tool.parameters.get("properties", {}).items():
-        rest = dict(schema) if isinstance(schema, dict) else {"schema": schema}
-        what = rest.pop("description", "")
-        need = "" if name in required else " (optional)"
-        lines.append(f"    {name}{need}: {what} {dump(rest)}".replace(":  ", ": "))
-    lines += [f"    example: {dump(example)}" for example in tool.examples]
-    return lines
+def _next(name: str, form: str, folder: Path) -> list[str]:
+    """What its author does next, as commands that work at once."""
+    from ..catalog.scaffold import function_of
+
+    steps = [
+        f"next: change {folder}/{'SKILL.md' if form == 'agent-skill' else 'skill.py'}",
+        f"      runner skills check {folder} --watch",
+    ]
+    if form == "agent-skill":
+        return [*steps, f"      runner skills show {name}"]
+    call = f'runner skills call {function_of(name)} --args \'{{"text": "one two two"}}\''
+    return [*steps, f"      {call}"]
 
 
 def _near(path: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -37,13 +38,23 @@ def dump(value: Any, *, indent: int | None = None) -> str:
 def table(rows: Iterable[Sequence[str]], *, gap: int = 2) -> list[str]:
     """Rows as aligned lines; the last column is as wide as it wants."""
     cells = [[one_line(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)] if cells else []
+    widths = [max(map(width_of, column)) for column in zip(*cells, strict=True)] if cells else []
     return [
         (" " * gap)
-        .join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        .join(
+            cell + " " * (width - width_of(cell)) for cell, width in zip(row, widths, strict=True)
+        )
         .rstrip()
         for row in cells
     ]
+
+
+def width_of(text: str) -> int:
+    """The columns of a terminal that the text takes."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
 
 
 def seconds(duration: float) -> str:
