@@ -231,8 +231,7 @@ class Hang:
     async def reached(self, times: int = 1) -> None:
         """Returns once so many more calls hang here."""
         for _ in range(times):
-            while not self.began.acquire(blocking=False):
-                await asyncio.sleep(0.002)
+            assert await asyncio.to_thread(self.began.acquire, timeout=LIMIT)
 
 
 @asynccontextmanager
