@@ -13,34 +13,32 @@ from ..catalog.watcher import Backend, Watcher
 from ..config import Config
 from ..plugins import arguments_of_hooks
 from .console import Console
-from .skills import registry
 
 _CLEAR = "\x1b[2J\x1b[3J\x1b[H"
 _COLOURS = {"error": "31;1", "warning": "33"}
 
 
 class Checked:
-    """What to check and how to say it. Prints findings and gives the exit code they come to."""
+    """What to check and how to say it: some paths, else a registry. Gives an exit code."""
 
     def __init__(
         self,
         config: Config,
-        paths: Sequence[Path],
+        where: Registry | Sequence[Path],
         console: Console,
         *,
         as_json: bool,
         strict: bool,
     ) -> None:
         self.config = config
-        self.paths = tuple(paths)
+        self.where = where
         self.console = console
         self._as_json = as_json
         self._strict = strict
-        self.registry: Registry | None = None if paths else registry(config)
 
     def once(self) -> int:
         """Checks, prints, and gives the exit code."""
-        findings = check(self.registry or self.paths, hookspecs=arguments_of_hooks())
+        findings = check(self.where, hookspecs=arguments_of_hooks())
         return self._said(findings)
 
     def _said(self, findings: Sequence[Finding]) -> int:
@@ -59,7 +57,8 @@ class Checked:
 def repeat(checked: Checked) -> int:
     """Checks, then again whenever a skill changes, until Ctrl-C. Never returns otherwise."""
     console = checked.console
-    watched = checked.registry or _registry(checked)
+    where = checked.where
+    watched = where if isinstance(where, Registry) else _registry(where, checked.config)
     saved = threading.Event()
     watcher = Watcher(
         watched,
@@ -80,10 +79,9 @@ def repeat(checked: Checked) -> int:
         watcher.stop()
 
 
-def _registry(checked: Checked) -> Registry:
+def _registry(paths: Sequence[Path], config: Config) -> Registry:
     """A registry of the roots that hold the paths, only to notice saves by."""
-    roots = list(dict.fromkeys(root_of(path) for path in checked.paths))
-    found = Registry(roots, project=checked.config.project)
+    found = Registry(list(dict.fromkeys(map(root_of, paths))), project=config.project)
     found.scan()
     return found
 

@@ -73,7 +73,8 @@ def check(common: Common, paths: tuple[Path, ...], as_json: bool, strict: bool, 
     from .skill_checks import Checked, repeat
 
     config = common.load()
-    checked = Checked(config, paths, common.console, as_json=as_json, strict=strict)
+    where = paths or registry(config)
+    checked = Checked(config, where, common.console, as_json=as_json, strict=strict)
     return repeat(checked) if watch else checked.once()
 
 

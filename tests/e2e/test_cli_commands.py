@@ -177,7 +177,7 @@ def test_skills_list_shows_states_and_reasons_without_importing(tmp_path):
 
 
 def test_skills_show_takes_a_skill_or_a_tool(project):
-    assert "echo(text)" in project("skills", "show", "echo").out
+    assert "echo(text: string)" in project("skills", "show", "echo").out
     assert project("skills", "show", "note", "--json").json["name"] == "note"
 
 
