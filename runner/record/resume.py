@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..model.prompt import text_calls, text_results
-from ..types import JSON, Message, ToolCall
+from ..types import JSON, Mark, Message, ToolCall
 
 NOT_RUN = "not run: the session was interrupted before this call began"
 INTERRUPTED = "no result: this call was interrupted. Calling it again does no harm"
@@ -43,6 +43,7 @@ class _Round:
     calls: list[ToolCall]
     in_text: bool = False
     results: dict[str, tuple[str, str]] = field(default_factory=dict)
+    opened: set[str] = field(default_factory=set)  # calls that opened a skill
     started: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -147,12 +148,14 @@ class _Fold:
             content = text_calls((c.name, c.arguments) for c in done.calls)
             add(Message(role="assistant", content=content))
             text = text_results(done.results[c.id] for c in done.calls)
-            add(Message(role="user", content=text, mark="results"))
+            mark: Mark = "pinned" if done.opened else "results"
+            add(Message(role="user", content=text, mark=mark))
             return
         add(Message(role="assistant", content=done.text, tool_calls=tuple(done.calls)))
         for call in done.calls:
             tool, content = done.results[call.id]
-            add(Message(role="tool", content=content, tool_call_id=call.id, tool=tool))
+            mark = "pinned" if call.id in done.opened else ""
+            add(Message(role="tool", content=content, tool_call_id=call.id, tool=tool, mark=mark))
 
     def _placeholder(self, done: _Round, call: ToolCall) -> str:
         started = done.started.get(call.id)
@@ -216,6 +219,8 @@ class _Fold:
         if self._round is None:
             return
         self._round.results[call_id] = (str(record.get("tool")), str(record.get("content", "")))
+        if record.get("tool") == "use_skill" and record.get("kind") == "ok":
+            self._round.opened.add(call_id)
         started = self._round.started.get(call_id)
         if started is None:
             return

@@ -366,3 +366,23 @@ def test_a_check_costs_the_new_messages_only():
         reads.append(history.reads)
     assert set(reads) == {reads[0]}
     assert reads[0] <= 6
+
+
+@pytest.mark.parametrize("in_text", [False, True])
+def test_an_opened_skill_is_still_exempt_from_compaction_after_a_restart(in_text):
+    entry = {"id": "call_1", "name": "use_skill", "arguments": {"name": "docs"}}
+    records = [
+        {"type": "turn.started", "goal": "go"},
+        {"type": "model.replied", "text": "", "calls": [] if in_text else [entry]},
+        *([{"type": "reply.parsed", "kind": "calls", "calls": [entry]}] if in_text else []),
+        {"type": "tool.started", "call_id": "call_1", "tool": "use_skill", "idempotent": True},
+        {
+            "type": "tool.finished",
+            "call_id": "call_1",
+            "tool": "use_skill",
+            "kind": "ok",
+            "content": "how to",
+        },
+    ]
+    made = rebuild([{"seq": n, "session": "s", **r} for n, r in enumerate(records)], "s")
+    assert made.messages[-1].mark == "pinned"
