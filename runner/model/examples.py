@@ -1,8 +1,8 @@
 """Worked examples for models that are given their tools in text: call, result, answer, as real turns.
 
-Without one small models hardly call at all; docs/decisions/0001 has the measurements. What an
-example does, a small model does too: these only read, and their answers look like real ones,
-because a placeholder is repeated word for word.
+Without them small models hardly call at all, and a placeholder in an answer is repeated word for
+word; docs/decisions/0001 has the measurements. Each teaches one thing, and a last one that only
+reads keeps a small model from writing what nobody asked for.
 """
 
 from __future__ import annotations
@@ -32,25 +32,70 @@ class Example:
         )
 
 
-LIST_THEN_READ = Example(
-    "What does the letter in the folder letters say?",
+WRITES = Example(
+    "Write the title of the book in book.txt into title.txt.",
     (
-        ("list_files", {"path": "letters"}, "letters/anna.txt"),
         (
             "read_file",
-            {"path": "letters/anna.txt"},
-            "letters/anna.txt, lines 1-1 of 1\n1\tSee you on Monday.",
+            {"path": "book.txt"},
+            "book.txt, lines 1-2 of 2\n1\tTitle: Moby Dick\n2\tPages: 635",
+        ),
+        (
+            "write_file",
+            {"path": "title.txt", "content": "Moby Dick\n"},
+            "created title.txt, 1 lines\n\n[Workspace Changes]\n+ title.txt (created, 10 B)",
         ),
     ),
-    "letters/anna.txt says: See you on Monday.",
+    "title.txt now holds the title: Moby Dick.",
 )
-EXAMPLES = (LIST_THEN_READ,)
+TRIES_AGAIN = Example(
+    "How many pages do the books in books.txt have together?",
+    (
+        (
+            "read_file",
+            {"path": "books.txt"},
+            (
+                "no file 'books.txt'; did you mean 'shelf/books.txt'? "
+                "The folder '.' holds: shelf/, zoo.txt."
+            ),
+        ),
+        (
+            "read_file",
+            {"path": "shelf/books.txt"},
+            "shelf/books.txt, lines 1-2 of 2\n1\tMoby Dick: 600 pages\n2\tEmma: 400 pages",
+        ),
+    ),
+    "600 + 400 = 1000 pages.",
+)
+SAYS_WHAT_IS_MISSING = Example(
+    "What does plan.txt say?",
+    (("read_file", {"path": "plan.txt"}, "no file 'plan.txt'. The folder '.' holds: zoo.txt."),),
+    "There is no file plan.txt.",
+)
+NEEDS_NO_TOOL = Example("Who wrote Hamlet?", (), "William Shakespeare wrote Hamlet.")
+MAKES_A_TABLE = Example(
+    "Make a table of the lines that mention Rome, without duplicates.",
+    (
+        (
+            "search_files",
+            {"text": "Rome"},
+            (
+                "plans/may.md:4: Fly to Rome\nplans/may.md:9: Fly to Rome\n"
+                "plans/june.md:1: Rome, again"
+            ),
+        ),
+    ),
+    "| file | line |\n|---|---|\n| plans/may.md | Fly to Rome |\n| plans/june.md | Rome, again |",
+)
+EXAMPLES = (WRITES, TRIES_AGAIN, SAYS_WHAT_IS_MISSING, NEEDS_NO_TOOL, MAKES_A_TABLE)
 
 
 def worked_examples(tools: Sequence[Tool], *, constrained: bool) -> tuple[Message, ...]:
     """The examples as turns of the conversation, with tools that are really offered."""
     offered = {tool.name: tool for tool in tools}
-    shown = [one for one in EXAMPLES if one.shows(offered)] or list(_made(tools))
+    shown = [one for one in EXAMPLES if one.shows(offered)]
+    if not any(one.steps for one in shown):
+        shown = [NEEDS_NO_TOOL, *made] if (made := list(_made(tools))) else []
     return tuple(message for one in shown for message in _turns(one, constrained=constrained))
 
 

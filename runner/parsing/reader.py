@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -140,6 +141,8 @@ def _json_answer(value: Any, text: str, reading: Reading, source: Source) -> Par
         if not answer.strip():
             return Parsed(kind="error", reason="empty", detail=EMPTY)
         return Parsed(kind="final", reason="plain_text", text=answer)
+    if source.mode == "json" and isinstance(answer, dict):
+        return Parsed(kind="final", reason="data_json", text=json.dumps(answer, ensure_ascii=False))
     kind = "schema_echo" if _is_schema(value) else "data_json"
     return Parsed(kind="final", reason=kind, text=text)
 

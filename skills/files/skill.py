@@ -60,10 +60,15 @@ def edit_file(
     ctx: SkillContext,
     all: bool = False,  # noqa: A002 - the plainest word for a model
 ) -> str:
-    """Replaces a text that occurs exactly once, or every occurrence."""
+    """Replaces a text that occurs exactly once, or every occurrence.
+
+    Who knows a text that occurs exactly once need not have read the file; every occurrence of a
+    text that nobody looked at is another matter.
+    """
     file = ctx.path(path, write=True)
     _existing(path, ctx)
-    if reason := ctx.stale(path):
+    reason = ctx.stale(path)
+    if "changed" in reason:
         raise ToolError(f"not edited: {reason}. Call read_file with path {path!r} first.")
     if old == new:
         raise ToolError("not edited: old and new are the same text")
@@ -72,6 +77,8 @@ def edit_file(
     numbers = [text.content.count("\n", 0, match.start()) + 1 for match in found]
     if not found:
         raise ToolError(f"not edited: {_why_not_found(path, old, text)}")
+    if len(found) > 1 and reason:
+        raise ToolError(f"not edited: the old text occurs {len(found)} times and {reason}.")
     if len(found) > 1 and not all:
         raise ToolError(
             f"not edited: the old text occurs {len(found)} times, at lines {_some(numbers)}. "

@@ -222,10 +222,19 @@ def test_an_unread_or_changed_file_is_not_overwritten(project):
     assert files.write_file("README.md", "mine\n", ctx) == "replaced README.md, 1 lines"
 
 
+def test_an_edit_of_a_text_that_occurs_once_needs_no_reading_but_no_change_since_either(project):
+    ctx = context(project)
+    assert "at lines 2" in files.edit_file("docs/setup.md", "port: 80", "port: 81", ctx)
+    with (project / "docs/setup.md").open("a") as file:
+        file.write("somebody else\n")
+    with pytest.raises(ToolError, match="changed since"):
+        files.edit_file("docs/setup.md", "port: 81", "port: 82", ctx)
+
+
 def test_an_edit_needs_exactly_one_match_unless_all_is_set(project):
     ctx = context(project)
-    with pytest.raises(ToolError, match="not read"):
-        files.edit_file("docs/setup.md", "port: 80", "port: 81", ctx)
+    with pytest.raises(ToolError, match=r"occurs 2 times and .*not read"):
+        files.edit_file("docs/setup.md", "API_KEY=a", "X", ctx, all=True)
     files.read_file("docs/setup.md", ctx)
     assert "at lines 2" in files.edit_file("docs/setup.md", "port: 80", "port: 81", ctx)
     with pytest.raises(ToolError, match="occurs 2 times, at lines 1, 3"):
