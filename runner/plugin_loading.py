@@ -22,7 +22,9 @@ def load_plugins(plugins: Plugins, config: Config, objects: Iterable[Any]) -> No
         plugins.load_entry_points(disabled)
     for name in config.plugins.modules:
         if name not in disabled:
-            plugins.register(_module(name, config.project), name)
+            module = _module(name, config.project)
+            own = hasattr(module, "make_plugin")  # a plugin with a state of its own, one per runner
+            plugins.register(_made(module, name) if own else module, name, owned=own)
     if config.hooks.pre_tool_use or config.hooks.post_tool_use:
         shell = ShellHooks(
             config.hooks.pre_tool_use, config.hooks.post_tool_use, config.plugins.hook_timeout
@@ -30,6 +32,17 @@ def load_plugins(plugins: Plugins, config: Config, objects: Iterable[Any]) -> No
         plugins.register(shell, "hooks in the config")
     for number, plugin in enumerate(objects):
         plugins.register(plugin, f"{type(plugin).__name__}-{number}")
+
+
+def _made(module: Any, name: str) -> Any:
+    try:
+        return module.make_plugin()
+    except PluginError:
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"[plugins] modules: make_plugin() of {name!r} raised {type(error).__name__}: {error}"
+        ) from error
 
 
 def _entry_points_exist() -> bool:

@@ -34,9 +34,13 @@ class Plugins:
         self._manager.add_hookspecs(hookspecs)
         self._counts: dict[str, int] = {}
         self._hanging: Counter[Callable[..., Any]] = Counter()
+        self._owned: dict[str, Callable[[], Any]] = {}
 
-    def register(self, plugin: Any, name: str) -> None:
-        """Adds a plugin, or raises `PluginError` and leaves nothing of it behind."""
+    def register(self, plugin: Any, name: str, *, owned: bool = False) -> None:
+        """Adds a plugin, or raises `PluginError` and leaves nothing of it behind.
+
+        `owned`: it was made for this runner, whose end closes it.
+        """
         problem = misspelt(plugin)
         if problem:
             raise PluginError(f"plugin {name}: {problem}")
@@ -48,6 +52,18 @@ class Plugins:
                 self._manager.unregister(name=name)
             raise PluginError(f"plugin {name}: {error}") from error
         self._counts.clear()
+        if owned and callable(getattr(plugin, "close", None)):
+            self._owned[name] = plugin.close
+
+    async def close(self, seconds: float) -> None:
+        """Closes the plugins that were made for this runner; each gets so long, failures are logged."""
+        for name, end in self._owned.items():
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._on_a_thread(end, [])
+            except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+                log.warning("plugin.close_failed", plugin=name, reason=repr(error))
+        self._owned.clear()
 
     def unregister(self, name: str) -> None:
         """Takes a plugin out; unknown names are fine."""
@@ -140,7 +156,7 @@ class Plugins:
                 raise
             except TimeoutError:
                 reason = f"did not answer in {self._timeout:g} s"
-            except Exception as error:  # noqa: BLE001 - a plugin may raise anything; it becomes a HookFailed
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything; it becomes a HookFailed
                 reason = f"raised {type(error).__name__}: {error}"
             raise HookFailed(f"{hook} of plugin {implementation.plugin_name} {reason}")
 
@@ -164,7 +180,9 @@ class Plugins:
             job.on_late = lambda _outcome: self._hanging.subtract((function,))
             raise
         if isinstance(outcome, Raised):
-            raise outcome.error
+            if isinstance(outcome.error, Exception):
+                raise outcome.error
+            raise RuntimeError(f"{type(outcome.error).__name__}: {outcome.error}")  # noqa: TRY004
         return outcome.value if isinstance(outcome, Returned) else None
 
 

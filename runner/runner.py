@@ -41,6 +41,7 @@ from .types import TurnResult
 
 LOCAL_SLOTS, CLOUD_SLOTS = 2, 5
 LOCAL_REQUESTS, CLOUD_REQUESTS = 1, 5
+PLUGIN_SECONDS = 2.0  # for a plugin to send what it holds before the runner is gone
 T = TypeVar("T")
 log = get_logger()
 
@@ -202,6 +203,7 @@ class Runner:
             self._watcher = None
         if self._pump is not None:
             await self._pump.close()
+        await shared.plugins.close(PLUGIN_SECONDS)
         for model in filter(None, (self._model, *self._other_models.values())):
             await model.close()
         await shared.processes.close()

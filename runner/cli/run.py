@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from ..errors import ConfigError, RunnerError, SessionError
+from ..errors import ConfigError, PluginError, RunnerError, SessionError
 from ..events import Event, Listener
 from ..log import get_logger
 from ..record.trajectory import check_id
@@ -98,7 +98,7 @@ def run_goal(
         runner = Runner(config=config, approver=approver(common.console, yes=yes))
         try:
             result = turn.run(runner, goal, session=name)
-        except ConfigError:
+        except (ConfigError, PluginError):
             raise
         except RunnerError as error:
             if not as_json:

@@ -17,7 +17,7 @@ from runner.catalog.functions import as_skill
 from runner.events import Event
 from runner.record.resume import rebuild
 from runner.subagent import REPORT_CHARS
-from runner.types import Flags, Message, Tool
+from runner.types import Flags, Tool
 
 CHILD = "You work on one task for another agent"  # of every sub-agent's system prompt, and no other
 
@@ -117,7 +117,7 @@ def play(
 async def until(condition: Any, seconds: float = 5.0) -> None:
     """Waits for something that other tasks bring about."""
     async with asyncio.timeout(seconds):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.005)
 
 
@@ -225,7 +225,7 @@ def _named(name: str) -> Any:
 
 
 def _finds(count: int) -> list[Any]:
-    words = "river stone cloud maple amber copper violet meadow harbor lantern".split()
+    words = ["river", "stone", "cloud", "maple", "amber", "copper", "violet", "meadow", "harbor"]
     return [t.call("echo", text=f"{word} was found") for word in words[:count]]
 
 
@@ -291,7 +291,9 @@ def test_a_model_that_cannot_be_had_is_a_failed_call_that_names_the_agent(tmp_pa
     assert played.of("agent.started") == []
 
 
-@pytest.mark.parametrize("text", ["HEAD " + "many words " * 5000, "HEAD\n" + "many\nlines\n" * 9000])
+@pytest.mark.parametrize(
+    "text", ["HEAD " + "many words " * 5000, "HEAD\n" + "many\nlines\n" * 9000]
+)
 def test_a_long_report_is_cut_and_kept_whole_in_a_file(tmp_path, text):
     played = play(
         tmp_path,
@@ -318,7 +320,7 @@ def test_what_an_agent_uses_is_its_parents(tmp_path):
     child = [t.call("echo", text="a"), t.say("done")]
     played = play(tmp_path, [agent(), t.say("ok")], child)
     assert (played.result.usage.input_tokens, played.result.usage.output_tokens) == (400, 80)
-    own = [e for e in played.of("turn.finished") if e["session"] != "s1"][0]
+    own = next(e for e in played.of("turn.finished") if e["session"] != "s1")
     assert own["usage"] == {"input_tokens": 200, "output_tokens": 40}
 
 
@@ -666,5 +668,3 @@ def test_a_planner_and_executors_share_their_work_through_files_and_task_texts(t
         *[("executor", "completed")] * 2,
     ]
     assert result.usage.input_tokens == 100 * 11
-
-
