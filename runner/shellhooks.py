@@ -14,6 +14,7 @@ from .types import Decision, SessionInfo, Tool, ToolCall, ToolResult
 
 DENIES = 2  # the exit code that denies, with stderr as the reason
 KEPT_BYTES = 8000  # of what a command says
+REAP_SECONDS = 1.0  # for a killed command to be gone
 
 
 class ShellHooks:
@@ -53,13 +54,7 @@ class ShellHooks:
 
     async def _run(self, command: str, about: object) -> tuple[int, str]:
         """Exit code and stderr. At the deadline, and when the turn is cancelled, its whole group is killed."""
-        process = await asyncio.create_subprocess_shell(
-            command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-        )
+        process = await _begun(command)
         data = json.dumps(about, ensure_ascii=False, default=str).encode("utf-8", "replace")
         ended = False
         try:
@@ -72,7 +67,25 @@ class ShellHooks:
             return 1, f"it took longer than {self._timeout:g} s"
         finally:
             if not ended:
-                _kill(process)
+                await _kill(process)
+
+
+async def _begun(command: str) -> asyncio.subprocess.Process:
+    """The running command. Half begun it cannot be cancelled: asyncio would wait for it for ever."""
+    beginning = asyncio.ensure_future(
+        asyncio.create_subprocess_shell(
+            command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+    )
+    try:
+        return await asyncio.shield(beginning)
+    except asyncio.CancelledError:
+        await _kill(await beginning)
+        raise
 
 
 async def _spoken(process: asyncio.subprocess.Process, data: bytes) -> bytes:
@@ -97,10 +110,11 @@ async def _given(process: asyncio.subprocess.Process, data: bytes) -> None:
     stdin.close()
 
 
-def _kill(process: asyncio.subprocess.Process) -> None:
+async def _kill(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - nothing public closes the pipes
+    await asyncio.wait([asyncio.ensure_future(process.wait())], timeout=REAP_SECONDS)
 
 
 def _about(call: ToolCall, tool: Tool, session: SessionInfo) -> dict[str, object]:
