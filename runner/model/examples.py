@@ -79,10 +79,7 @@ MAKES_A_TABLE = Example(
         (
             "search_files",
             {"text": "Rome"},
-            (
-                "plans/may.md:4: Fly to Rome\nplans/may.md:9: Fly to Rome\n"
-                "plans/june.md:1: Rome, again"
-            ),
+            ("plans/may.md:4,9: Fly to Rome\nplans/june.md:1: Rome, again"),
         ),
     ),
     "| file | line |\n|---|---|\n| plans/may.md | Fly to Rome |\n| plans/june.md | Rome, again |",

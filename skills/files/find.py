@@ -15,8 +15,10 @@ MAX_LISTED = 200
 MAX_WALKED = 50_000
 MAX_MATCHES = 100
 MAX_LINE_CHARS = 300
+MAX_NUMBERS = 10
 MAX_SEARCHED_BYTES = 5_000_000
 SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
+Found = dict[tuple[str, str], list[int]]  # file and line, without white space around it → where
 
 
 def list_files(
@@ -44,27 +46,28 @@ def list_files(
 
 
 def search_files(text: str, ctx: SkillContext, path: str = ".", pattern: str = "") -> str:
-    """The lines that contain a text, as `path:line: text`."""
+    """The different lines that contain a text, as `path:line: text`."""
     start = ctx.path(path).resolve()
     if not start.exists():
         raise missing(ctx, path, "file or folder")
-    exact: list[str] = []
-    loose: list[str] = []
+    exact: Found = {}
+    loose: Found = {}
     searched = 0
     for file in _searchable(ctx, start, pattern):
         searched += 1
+        name = name_of(ctx, file)
         for number, line in enumerate(_lines(file), start=1):
             if text in line:
-                exact.append(f"{name_of(ctx, file)}:{number}: {_clipped(line, text)}")
+                exact.setdefault((name, line.strip()), []).append(number)
             elif len(loose) <= MAX_MATCHES and text.casefold() in line.casefold():
-                loose.append(f"{name_of(ctx, file)}:{number}: {_clipped(line, text)}")
+                loose.setdefault((name, line.strip()), []).append(number)
         if len(exact) > MAX_MATCHES:
             break
     if exact:
-        return "\n".join(_capped(exact))
+        return "\n".join(_capped(exact, text))
     nothing = f"no line contains {text!r}; {searched} files below {name_of(ctx, start)!r} searched"
     if loose:
-        return "\n".join([f"{nothing}. In other upper and lower case:", *_capped(loose)])
+        return "\n".join([f"{nothing}. In other upper and lower case:", *_capped(loose, text)])
     return f"{nothing}. Try a shorter text, or list_files to see what is there."
 
 
@@ -148,12 +151,18 @@ def _lines(file: Path) -> list[str]:
 def _clipped(line: str, text: str) -> str:
     """The line, or the part of a long one around the text."""
     if len(line) <= MAX_LINE_CHARS:
-        return shown(line.strip())
+        return shown(line)
     at = max(0, line.casefold().find(text.casefold()) - MAX_LINE_CHARS // 3)
     return shown(f"…{line[at : at + MAX_LINE_CHARS]}…")
 
 
-def _capped(lines: list[str]) -> list[str]:
-    if len(lines) <= MAX_MATCHES:
-        return lines
-    return [*lines[:MAX_MATCHES], f"[more than {MAX_MATCHES} lines; give a path or a pattern]"]
+def _capped(found: Found, text: str) -> list[str]:
+    """`path:line: text`, equal lines of a file together as `path:1,3: text`."""
+    lines = []
+    for (name, line), numbers in list(found.items())[:MAX_MATCHES]:
+        more = f",… ({len(numbers)} lines)" if len(numbers) > MAX_NUMBERS else ""
+        shown_numbers = ",".join(map(str, numbers[:MAX_NUMBERS]))
+        lines.append(f"{name}:{shown_numbers}{more}: {_clipped(line, text)}")
+    if len(found) > MAX_MATCHES:
+        lines.append(f"[more than {MAX_MATCHES} lines; give a path or a pattern]")
+    return lines
