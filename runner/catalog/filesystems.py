@@ -37,14 +37,18 @@ def too_many(folders: int, limit: int | None = None) -> str:
 
     watchdog says nothing when the system's limit is reached: the rest would be silent.
     """
-    if limit is None:
-        try:
-            limit = int(Path("/proc/sys/fs/inotify/max_user_watches").read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            return ""
-    if folders <= limit * _SHARE:
+    limit = limit_here() if limit is None else limit
+    if not limit or folders <= limit * _SHARE:
         return ""
     return f"{folders:,} folders need more than the {limit:,} watches the system allows"
+
+
+def limit_here() -> int:
+    """How many folders this user may watch; 0 when the system has no such limit."""
+    try:
+        return int(Path("/proc/sys/fs/inotify/max_user_watches").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0
 
 
 def events_here(platform: str = sys.platform) -> str:

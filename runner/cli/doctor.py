@@ -4,38 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Literal
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from functools import partial
 
 import click
 
 from ..config import Config, ModelConfig
 from ..errors import ConfigError, RunnerError
 from ..model.base import ModelInfo
+from . import surroundings
 from .common import Common
 from .options import command
 from .skills import scanned
+from .surroundings import Check, Level
 from .text import table
 
-_OLDEST_CLOCK = 1_735_689_600  # 2025: before it, keys and certificates are refused
 _SMALL_WINDOW = 4096
-_SERVER_LIMIT_S = 5.0
-Level = Literal["ok", "warning", "error"]
+_LIMIT_S = 1.0  # a server that takes longer to say what it has is called silent
+_OLLAMA = frozenset({"ollama", "ollama_chat"})
+_QUICK = _OLLAMA | {"scripted", "llamacpp"}
 _MARKS = {"ok": "ok", "warning": "WARN", "error": "FAIL"}
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that was looked at; `fix` says what to do about it."""
-
-    name: str
-    level: Level
-    found: str
-    fix: str = ""
 
 
 @command("runner doctor", "runner doctor --json", "runner doctor --model ollama/qwen2.5:7b")
@@ -61,8 +52,12 @@ def _all(common: Common) -> Iterator[Check]:
         for problem in error.problems:
             yield Check("config", "error", problem, "correct that line; see: runner config show")
         return
-    for part in _PARTS:
-        yield from (replace(c, fix="") if c.level == "ok" else c for c in part(config))
+    parts = [partial(_model, thorough=common.verbose > 0) if p is _model else p for p in _PARTS]
+    offset = time.time() - time.monotonic()
+    with ThreadPoolExecutor(len(parts)) as pool:  # the longest of them is all one waits for
+        for checks in pool.map(lambda part: list(part(config)), parts):
+            yield from (replace(c, fix="") if c.level == "ok" else c for c in checks)
+    yield from surroundings.jumped(offset, time.time() - time.monotonic())
 
 
 def _config(config: Config) -> Iterator[Check]:
@@ -77,50 +72,62 @@ def _by_hand(origin: str) -> bool:
     return origin != "default" and not origin.startswith("file:")
 
 
-def _model(config: Config) -> Iterator[Check]:
+def _model(config: Config, *, thorough: bool = False) -> Iterator[Check]:
     from ..model.choose import choose
 
     try:
         name = config.model.name or asyncio.run(choose(config.model, environ=os.environ))
-        yield from asyncio.run(_described(config, name))
+        yield from asyncio.run(_described(config, name, thorough=thorough))
     except RunnerError as error:
-        yield Check(
-            "model", "error", str(error), 'see the README, "A model"; runner demo needs none'
-        )
+        fix = 'see the README, "A model"; runner demo needs none'
+        yield Check("model", "error", str(error), fix)
 
 
-async def _described(config: Config, name: str) -> list[Check]:
+async def _described(config: Config, name: str, *, thorough: bool) -> list[Check]:
     from ..model.choose import make_model
 
     settings = replace(config.model, name=name)
+    provider = name.partition("/")[0]
     model = make_model(settings, project=config.project, environ=os.environ)
+    chosen = "" if config.model.name else ", chosen because [model] name is empty"
+    found = [Check("model", "ok", f"{name}{chosen}")]
+    if provider not in _QUICK and not thorough:
+        await model.close()
+        said = "not looked up: litellm takes seconds to load; runner doctor -v does it"
+        return [*found, Check("tools", "ok", said), *await _server(settings, name)]
     try:
-        info = await model.describe()
+        async with asyncio.timeout(None if thorough else _LIMIT_S):
+            info = await model.describe()
+    except TimeoutError:
+        info = ModelInfo(name=name)
     finally:
         await model.close()
-    ollama = name.startswith("ollama")
-    if ollama and info.tools is None:
+    if provider in _OLLAMA and info.tools is None:
         url = getattr(model, "url", "its server")
         said = f"{name} is not known at {url}, or nothing answers there"
         fix = f"ollama serve; ollama pull {name.partition('/')[2]}"
         return [Check("model", "error", said, fix)]
-    chosen = "" if config.model.name else ", chosen because [model] name is empty"
-    found = [Check("model", "ok", f"{name}{chosen}"), *_abilities(config, info)]
-    return found if ollama else [*found, *await _server(settings, name)]
+    found += _abilities(config, info, sent=provider in _OLLAMA)
+    return found if provider in _QUICK else [*found, *await _server(settings, name)]
 
 
-def _abilities(config: Config, info: ModelInfo) -> Iterator[Check]:
+def _abilities(config: Config, info: ModelInfo, *, sent: bool) -> Iterator[Check]:
     from ..opening import mode_of, window_of
 
     can = {True: "native calls", False: "no native calls", None: "not known"}[info.tools]
     fix = "choose a model that lists 'tools' in `ollama show`"
     level: Level = "warning" if info.tools is False else "ok"
     yield Check("tools", level, f"{can}; tool mode {mode_of(config, info)}", fix)
-    window = window_of(config, info)
-    most = f" of {info.context_window:,} the model can" if info.context_window else ""
+    window, most = window_of(config, info), info.context_window or 0
+    can = f" of {most:,} the model can" if most else ""
+    said = f"{window:,} tokens{can}{', sent as num_ctx' if sent else ''}"
+    if most and window > most:
+        fix = f"set [model] context_window to {most} or less"
+        yield Check("context window", "warning", said, fix)
+        return
     level = "warning" if window < _SMALL_WINDOW else "ok"
     fix = "set [model] context_window to 8192 or more"
-    yield Check("context window", level, f"{window:,} tokens{most}", fix)
+    yield Check("context window", level, said, fix)
 
 
 async def _server(settings: ModelConfig, name: str) -> list[Check]:
@@ -132,7 +139,7 @@ async def _server(settings: ModelConfig, name: str) -> list[Check]:
     if settings.base_url:
         try:
             async with (
-                asyncio.timeout(_SERVER_LIMIT_S),
+                asyncio.timeout(_LIMIT_S),
                 exchange("GET", settings.base_url) as answer,
             ):
                 return [Check("server", "ok", f"{settings.base_url} answers ({answer.status})")]
@@ -164,78 +171,7 @@ def _skills(config: Config) -> Iterator[Check]:
             yield Check("skills", "warning", f"there is no folder {root}", f"mkdir -p {root}")
 
 
-def _folders(config: Config) -> Iterator[Check]:
-    workspace, state = config.paths.workspace, config.paths.state
-    if not workspace.is_dir():
-        yield Check(
-            "workspace", "error", f"there is no folder {workspace}", f"mkdir -p {workspace}"
-        )
-    else:
-        yield Check("workspace", "ok", str(workspace))
-    nearest = next(p for p in (state, *state.parents) if p.exists())
-    if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
-        yield Check(
-            "state", "error", f"{nearest} cannot be written", "--state DIR, or [paths] state"
-        )
-        return
-    yield from _private(state)
-
-
-def _private(state: Path) -> Iterator[Check]:
-    kept = [path for path in state.rglob("*") if path.is_file()] if state.is_dir() else []
-    loose = [path for path in kept if path.stat().st_mode & 0o077]
-    if loose:
-        said = f"{len(loose)} of {len(kept)} files in {state} can be read by others"
-        yield Check("state", "warning", said, f"chmod -R go= {state}")
-    else:
-        yield Check("state", "ok", f"{state}, {len(kept)} file(s), yours alone")
-
-
-def _watch(config: Config) -> Iterator[Check]:
-    from ..catalog.filesystems import events_here, silent_mount
-
-    if config.watch.backend in {"off", "poll"}:
-        yield Check("watch", "ok", f"{config.watch.backend}, as configured")
-        return
-    for root in config.paths.skills:
-        kind = silent_mount(root)
-        if kind:
-            fix = "nothing to do: edits are polled for; or move the skills to a local disk"
-            yield Check("watch", "warning", f"{root} is on {kind}, which tells of no edits", fix)
-            return
-    yield Check("watch", "ok", f"file events by {events_here()}")
-
-
-def _environment(_config: Config) -> Iterator[Check]:
-    yield Check("python", "ok", f"{sys.version.split()[0]} at {sys.executable}")
-    strays = sorted(stray_pth_files())
-    for path in strays:
-        fix = "look inside: it runs code whenever Python starts; remove it unless you put it there"
-        yield Check("pth files", "warning", f"{path} belongs to no installed package", fix)
-    if not strays:
-        yield Check("pth files", "ok", "each belongs to an installed package")
-    if time.time() < _OLDEST_CLOCK:
-        yield Check("clock", "error", time.strftime("%Y-%m-%d"), "set the clock: certificates fail")
-    else:
-        yield Check("clock", "ok", time.strftime("%Y-%m-%d %H:%M:%S %z"))
-
-
-def stray_pth_files() -> set[str]:
-    """`.pth` files beside the installed packages that none of them put there."""
-    from importlib.metadata import distributions
-
-    folders = {
-        Path(p).resolve() for p in sys.path if p.endswith(("site-packages", "dist-packages"))
-    }
-    there = {path for folder in folders for path in folder.glob("*.pth")}
-    for distribution in distributions():
-        for file in distribution.files or ():
-            if file.suffix == ".pth":
-                there.discard(Path(str(distribution.locate_file(file))).resolve())
-    return {str(path) for path in there if path.name not in _KNOWN_PTH}
-
-
-_KNOWN_PTH = {"_virtualenv.pth", "easy-install.pth"}
 _PARTS: tuple[Callable[[Config], Iterator[Check]], ...] = (
-    *(_config, _model, _skills, _folders, _watch, _environment),
+    *(_config, _model, _skills, surroundings.folders, surroundings.watch),
+    *(surroundings.isolation, surroundings.system, surroundings.python),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -335,7 +336,25 @@ def test_doctor_finds_a_healthy_project_healthy(tmp_path):
     assert {levels[name] for name in ("config", "model", "tools", "context window", "skills")} == {
         "ok"
     }
-    assert {"workspace", "state", "watch", "pth files", "clock"} <= set(levels)
+    assert {"workspace", "state", "watch", "isolation", "pth files", "clock"} <= set(levels)
+    window = next(check for check in done.json if check["name"] == "context window")
+    assert "sent as num_ctx" in window["found"]
+
+
+def test_doctor_does_not_wait_for_a_server_that_is_silent(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        done = Project(tmp_path / "p", ECHO, url=url)("doctor", "--json")
+    model = next(check for check in done.json if check["name"] == "model")
+    assert (done.code, model["level"]) == (1, "error")
+    assert "ollama serve" in model["fix"]
+
+
+def test_doctor_loads_no_slow_library_for_a_cloud_model(project):
+    arguments = ["doctor", "--json", "--model", "openai/gpt-x", "--set", 'model.base_url=""']
+    done = project(*arguments, OPENAI_API_KEY="sk-x", PYTHONPROFILEIMPORTTIME="1")
+    assert "not looked up" in next(c for c in done.json if c["name"] == "tools")["found"]
+    assert "litellm.main" not in done.err
 
 
 def test_doctor_names_each_fault_with_its_fix(tmp_path):
