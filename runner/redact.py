@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from .errors import PluginError
+from .jsontext import encode
 
 _MIN_CHARS = 8
 _MIN_LINE_CHARS = 20
@@ -44,9 +45,7 @@ class Redactor:
         if "-----BEGIN " in text:
             text = _without_pem(text)
         if _may_hold_token(text):
-            for literal, shape, masked in _SHAPES:
-                if literal in text:
-                    text = shape.sub(masked, text)
+            text = _without_tokens(text)
         if "://" in text and "@" in text:
             text = _USERINFO.sub(_without_password, text)
         if ":" in text or "=" in text or " " in text:
@@ -57,7 +56,21 @@ class Redactor:
 
     def value(self, value: Any) -> Any:
         """The JSON value with every text in it masked; what has no secret is shared, not copied."""
+        if not value or (type(value) in {dict, list} and self._is_clean(value)):
+            return value
         return self._value(value, 0)
+
+    def _is_clean(self, value: Any) -> bool:
+        """True when nothing in the value could be a secret: a quick look that errs on the careful side."""
+        try:
+            text = encode(value)
+        except (ValueError, TypeError, RecursionError):
+            return False
+        if self._patterns or "-----BEGIN " in text or "://" in text or _may_hold_token(text):
+            return False
+        if any(value in text for value, _ in self._values):
+            return False
+        return _ALL_HINTS.search(text) is None
 
     def stream(self) -> Stream:
         """For text that comes in pieces: a secret split over two of them never shows."""
@@ -187,6 +200,13 @@ def _may_hold_token(text: str) -> bool:
     return _RUN in data.translate(_AS_RUNS)
 
 
+def _without_tokens(text: str) -> str:
+    for literal, shape, masked in _SHAPES:
+        if literal in text:
+            text = shape.sub(masked, text)
+    return text
+
+
 def _shape(literal: str, kind: str, pattern: str) -> _Shape:
     """A token begins where no letter or digit stands before it, or after an escaped newline."""
 
@@ -299,6 +319,7 @@ _OPEN_NAME = re.compile(
     r"\\?[\"']?\s{0,3}(?:=>|:=|[:=])?\s{0,3}(?:token\s{0,3})?\S*\Z",
     re.IGNORECASE,
 )
+_ALL_HINTS = re.compile("key|secret|pass|credential|token|bearer|auth|basic", re.IGNORECASE)
 _HINTS = ("key", "secret", "passw", "passphrase", "credential", "token")
 
 

@@ -6,8 +6,7 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -106,19 +105,9 @@ class Turn:
         stop()
         return True
 
-    @contextmanager
-    def cancellable(self, stop: Callable[[], Any], call_id: str = "") -> Iterator[None]:
+    def cancellable(self, stop: Callable[[], Any], call_id: str = "") -> _Cancellable:
         """While inside, cancelling the turn, or the call of that id, calls `stop`."""
-        new = stop not in self._cancellers
-        self._cancellers.add(stop)
-        if call_id:
-            self.running[call_id] = stop
-        try:
-            yield
-        finally:
-            self.running.pop(call_id, None)
-            if new:
-                self._cancellers.discard(stop)
+        return _Cancellable(self._cancellers, self.running, stop, call_id)
 
     async def wait(self, awaitable: Awaitable[Any], call_id: str = "") -> Any:
         """Awaits it, or raises `TurnCancelled` as soon as the turn, or that call, is cancelled."""
@@ -147,6 +136,32 @@ class Turn:
                 return task.result()
             task.cancel()
             return None
+
+
+class _Cancellable:
+    """A context manager as a class: several are entered in each iteration, and this is the cheap kind."""
+
+    __slots__ = ("_all", "_call_id", "_new", "_running", "_stop")
+
+    def __init__(
+        self,
+        all_: set[Callable[[], Any]],
+        running: dict[str, Callable[[], Any]],
+        stop: Callable[[], Any],
+        call_id: str,
+    ) -> None:
+        self._all, self._running, self._stop, self._call_id = all_, running, stop, call_id
+
+    def __enter__(self) -> None:
+        self._new = self._stop not in self._all
+        self._all.add(self._stop)
+        if self._call_id:
+            self._running[self._call_id] = self._stop
+
+    def __exit__(self, *_: object) -> None:
+        self._running.pop(self._call_id, None)
+        if self._new:
+            self._all.discard(self._stop)
 
 
 class Reporter:
@@ -181,9 +196,8 @@ class Reporter:
         """Records an event. `clean` holds values that were redacted already."""
         root = self._root
         root.seq += 1
-        for key, value in data.items():
-            if value and key not in PLAIN_FIELDS:
-                data[key] = self._redactor.value(value)
+        for key in data.keys() - PLAIN_FIELDS:
+            data[key] = self._redactor.value(data[key])
         values = {**data, **clean, **self._extra}
         event = Event(
             root.seq,

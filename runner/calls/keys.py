@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import Any
 
-_encode = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str
-).encode
+from ..jsontext import encode_sorted
 
 
 def canonical(value: Any) -> str:
     """The same text for equal JSON values: keys sorted, `1.0` as `1`, no whitespace."""
-    return _encode(_plain(value))
+    return encode_sorted(_plain(value))
 
 
 def idempotency_key(

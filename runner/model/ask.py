@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import Self
 from typing import Protocol
 
 from ..errors import ModelUnavailable
@@ -81,7 +82,9 @@ async def _attempt(
             if not silence.fired:
                 raise
             silence.task.uncancel()
-            raise ModelUnavailable(f"{model.name} sent nothing for {request.timeout:g} s") from error
+            raise ModelUnavailable(
+                f"{model.name} sent nothing for {request.timeout:g} s"
+            ) from error
 
 
 class _Silence:
@@ -96,7 +99,7 @@ class _Silence:
         self.fired = False
         self._last = loop.time()
 
-    def __enter__(self) -> _Silence:
+    def __enter__(self) -> Self:
         self._timer = self._loop.call_later(self._seconds, self._check)
         return self
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from ..errors import RecordError, SessionError
 from ..events import SCHEMA, Event
+from ..jsontext import encode
 
 ID_RULE = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
 def check_id(session: str) -> str:
@@ -81,7 +81,7 @@ class Trajectory:
 
     def append(self, event: Event) -> None:
         """Writes the event as one line."""
-        data = f"{_encode(event.to_dict())}\n".encode("utf-8", "replace")
+        data = f"{encode(event.to_dict())}\n".encode("utf-8", "replace")
         try:
             written = os.write(self._fd, data)
         except OSError as error:
