@@ -1,4 +1,4 @@
-"""What a person changes between two turns: the last turn taken back, the context made smaller."""
+"""What a person changes between two turns: a turn taken back, a smaller context, another model."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from .context.history import Checker
 from .context.loopguard import LoopGuard
 from .context.window import Step, Window
 from .errors import SessionError
+from .opening import mode_of, window_of
 from .record.resume import before_last_goal
 from .state import SessionState, Shared, Turn
 from .summary import summarise
@@ -44,6 +45,19 @@ async def compact(shared: Shared, state: SessionState) -> list[Step]:
             iterations=step.iterations,
         )
     return made
+
+
+async def use_model(shared: Shared, state: SessionState, name: str) -> None:
+    """Gives the session another model; the conversation stays."""
+    if shared.model_for is None:
+        raise SessionError("this runner cannot make another model")
+    model = await shared.model_for(name)
+    info = await model.describe()
+    state.model, state.info = model, info
+    state.mode, state.context_window = mode_of(state.config, info), window_of(state.config, info)
+    state.prepared = state.prepared_for = None
+    state.schema_refused = state.calibrated = False
+    state.emit("model.changed", model=model.name)
 
 
 def _guard(state: SessionState) -> LoopGuard:
