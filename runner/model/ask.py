@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Self
-from typing import Protocol
+from typing import Protocol, Self
 
 from ..errors import ModelUnavailable
 from ..events import Emit
