@@ -39,7 +39,7 @@ _DENSE = ((b"Aa", 0.33), (b"a0", 0.33), (b"0a", 0.33), (b"A0", 0.33), (b"0A", 0.
 _WORD = 12  # characters without a space or a sign, on average, that make a text dense
 _BEYOND = (
     (b"l", 1.5), (b"L", 2.82), (b"g", 1.03), (b"y", 0.56), (b"b", 0.9), (b"T", 0.89), (b"P", 0.7),
-    (b"K", 1.11), (b"C", 1.01), (b"H", 1.31), (b"F", 1.5), (b"e", 2.75),
+    (b"K", 1.11), (b"C", 1.08), (b"H", 1.31), (b"F", 1.5), (b"e", 2.75),
 )  # fmt: skip
 
 
@@ -76,39 +76,42 @@ class Calibration:
     """What the provider's own counts teach about ours.
 
     The last reply anchors the count: what it covered is known, only what came since is estimated.
-    Moves up at once and down slowly, never below our own count: too small a count costs the user a
-    failed request. A context that was compacted has no anchor until the next reply.
+    A context that was compacted has no anchor until the next reply; then what the server's template
+    adds unseen, learned from the first reply, and a factor stand in. The factor moves up at once
+    and down slowly, never below our own count: too small a count costs the user a failed request.
     """
 
     MOST, LEAST = 2.0, 1.0  # of the factor
     SAYING = 50  # tokens below which a count says nothing
     NEVER = 0.35  # of our count: no tokenizer is so much better, so less was counted
     CUT, CLEARLY_CUT = 0.7, 0.4  # of what was expected, after and before the first reply
+    UNSEEN = 1024  # tokens at most that a template is believed to add
     LARGE = 1024  # tokens a first request must have to be called clearly cut
 
     def __init__(self) -> None:
         self.factor = 1.0
         self._anchor: tuple[int, int] | None = None
-        self._seen = False
+        self._unseen: int | None = None
 
     def tokens(self, estimated: int) -> int:
         """The calibrated count."""
         if self._anchor is not None and estimated >= self._anchor[0]:
             return self._anchor[1] + int((estimated - self._anchor[0]) * self.factor)
-        return int(estimated * self.factor)
+        return int(estimated * self.factor) + (self._unseen or 0)
 
     def raw(self, tokens: int) -> int:
         """How much by our own count may be kept so that it is so many tokens at most."""
-        return int(tokens / self.factor)
+        return int((tokens - (self._unseen or 0)) / self.factor)
 
     def learn(self, estimated: int, reported: int) -> None:
         """After a reply: what we had estimated for the request, and what the provider counted."""
         if min(estimated, reported) < self.SAYING or reported < self.NEVER * estimated:
             return
-        ratio = min(self.MOST, max(self.LEAST, reported / estimated))
-        down = 0.3 if self._seen else 1.0
-        self.factor = ratio if ratio > self.factor else self.factor + down * (ratio - self.factor)
-        self._anchor, self._seen = (estimated, reported), True
+        if self._unseen is None:
+            self._unseen = min(self.UNSEEN, max(0, reported - estimated))
+        ratio = min(self.MOST, max(self.LEAST, (reported - self._unseen) / estimated))
+        self.factor = ratio if ratio > self.factor else self.factor + 0.3 * (ratio - self.factor)
+        self._anchor = (estimated, reported)
 
     def forget(self) -> None:
         """The context is no longer what was counted, but a part of it."""
