@@ -33,12 +33,13 @@ class Example:
 
 
 WRITES = Example(
-    "Write the title of the book in book.txt into title.txt.",
+    "Write the title of the book in the folder shelf into title.txt.",
     (
+        ("list_files", {"path": "shelf"}, "shelf/b-17.txt"),
         (
             "read_file",
-            {"path": "book.txt"},
-            "book.txt, lines 1-2 of 2\n1\tTitle: Moby Dick\n2\tPages: 635",
+            {"path": "shelf/b-17.txt"},
+            "shelf/b-17.txt, lines 1-2 of 2\n1\tTitle: Moby Dick\n2\tPages: 635",
         ),
         (
             "write_file",
@@ -55,14 +56,14 @@ TRIES_AGAIN = Example(
             "read_file",
             {"path": "books.txt"},
             (
-                "no file 'books.txt'; did you mean 'shelf/books.txt'? "
-                "The folder '.' holds: shelf/, zoo.txt."
+                "no file 'books.txt'; did you mean 'old/books.txt'? "
+                "The folder '.' holds: old/, zoo.txt."
             ),
         ),
         (
             "read_file",
-            {"path": "shelf/books.txt"},
-            "shelf/books.txt, lines 1-2 of 2\n1\tMoby Dick: 600 pages\n2\tEmma: 400 pages",
+            {"path": "old/books.txt"},
+            "old/books.txt, lines 1-2 of 2\n1\tMoby Dick: 600 pages\n2\tEmma: 400 pages",
         ),
     ),
     "600 + 400 = 1000 pages.",
