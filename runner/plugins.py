@@ -41,7 +41,7 @@ class Plugins:
 
         `owned`: it was made for this runner, whose end closes it.
         """
-        problem = misspelt(plugin)
+        problem = misspelt(plugin) or _without_hooks(plugin)
         if problem:
             raise PluginError(f"plugin {name}: {problem}")
         try:
@@ -184,6 +184,14 @@ class Plugins:
                 raise outcome.error
             raise RuntimeError(f"{type(outcome.error).__name__}: {outcome.error}")  # noqa: TRY004
         return outcome.value if isinstance(outcome, Returned) else None
+
+
+def _without_hooks(plugin: Any) -> str:
+    """A guard that was never marked would be silently absent."""
+    marked = (getattr(plugin, name, None) for name in dir(plugin))
+    if any(hasattr(one, f"{hookspecs.PROJECT}_impl") for one in marked):
+        return ""
+    return "it has no hooks; mark its functions with @hookimpl"
 
 
 def misspelt(plugin: Any) -> str:

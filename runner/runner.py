@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -21,7 +22,7 @@ from .catalog.registry import Registry
 from .catalog.skill import Change, Skill
 from .catalog.watcher import Watcher
 from .config import Config, ModelConfig, config_from, load_config
-from .errors import SessionError
+from .errors import ConfigError, SessionError
 from .events import Listener
 from .log import get_logger
 from .memory import Memory, find, keep, memory_tools
@@ -49,7 +50,7 @@ log = get_logger()
 class Runner:
     """Runs turns with a model and skills. Use as `async with Runner.from_config() as runner`.
 
-    Everything may be given as an object instead of a file: `model` a `Model`, `skills` functions
+    Everything may be given as an object instead of a file: `model` a `Model` or its name, `skills` functions
     or `Skill`s, `plugins` objects with hook implementations, `approver` an async function of
     `(call, tool, session)` that answers with a bool, 'allow', 'allow_session' or 'deny'.
     """
@@ -57,7 +58,7 @@ class Runner:
     def __init__(
         self,
         *,
-        model: Model | None = None,
+        model: Model | str | None = None,
         skills: Iterable[Any] = (),
         plugins: Iterable[Any] = (),
         config: Config | Mapping[str, Mapping[str, Any]] | None = None,
@@ -67,14 +68,19 @@ class Runner:
     ) -> None:
         if not isinstance(config, Config):
             config = config_from(config or {}, project=Path.cwd())
+        if isinstance(model, str):
+            config, model = replace(config, model=config.model.named(model)), None
+        elif model is not None and not isinstance(model, Model):
+            raise ConfigError(f"model: {model!r} is neither a Model nor the name of one")
         self.config = config
-        self._model = model
+        self._model: Model | None = model
         self._skills = tuple(skills)
         self._plugin_objects = tuple(plugins)
         self._approver = approver
         self._environ = os.environ if environ is None else environ
         self._record = record
         self._shared: Shared | None = None
+        self._starting = asyncio.Lock()
         self._slots: Slots | None = None
         self._info: ModelInfo | None = None
         self._policy: Policy | None = None
@@ -112,17 +118,18 @@ class Runner:
 
     async def start(self) -> None:
         """Loads plugins, skills and the model. Called by the first `run`, too."""
-        if self._shared is not None:
-            return
-        workers = Workers()
-        capture.begin()
-        try:
-            await self._start(workers)
-        except BaseException:
-            capture.end()
-            workers.close()
-            self._shared = None
-            raise
+        async with self._starting:
+            if self._shared is not None:
+                return
+            workers = Workers()
+            capture.begin()
+            try:
+                await self._start(workers)
+            except BaseException:
+                capture.end()
+                workers.close()
+                self._shared = None
+                raise
 
     async def run(
         self, goal: str, *, session: str | None = None, listeners: Sequence[Listener] = ()
@@ -138,6 +145,9 @@ class Runner:
             async with self:
                 return await self.run(goal, **options)
 
+        if _in_a_loop():
+            raise SessionError("run_sync() is for scripts; here is an event loop: await run()")
+        self._starting = asyncio.Lock()  # of the loop that begins now
         return asyncio.run(once())
 
     def session(
@@ -336,6 +346,9 @@ class _Opening:
         self._runner, self._id, self._listeners, self._stream = runner, id_, listeners, stream
         self._session: Session | None = None
 
+    def __await__(self) -> Generator[Any, None, Session]:
+        return self.__aenter__().__await__()
+
     async def __aenter__(self) -> Session:
         self._session = await self._runner.open(self._id, self._listeners, stream=self._stream)
         return self._session
@@ -369,3 +382,11 @@ def _policy(config: Config) -> Policy:
         "fs.read": p.fs_read, "fs.write": p.fs_write, "net": p.net, "exec": p.exec, "env": p.env,
     }  # fmt: skip
     return Policy(capabilities, p.tools, p.scoped)
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -31,6 +31,7 @@ class Session:
         self._listeners: list[Listener] = []  # registered before it was opened
         self._state: SessionState | None = None
         self._busy = False
+        self._free = asyncio.Event()
         self._running: asyncio.Future[TurnResult] | None = None
 
     @property
@@ -58,10 +59,15 @@ class Session:
 
     async def run(self, goal: str) -> TurnResult:
         """One turn. Raises `SessionError` when one is under way, `RecordError` when it cannot be kept."""
+        if not isinstance(goal, str) or not goal.strip():
+            raise SessionError("the goal is empty; say what is to be done")
         state = await self._open()
+        if self._busy:
+            await self._let_go(state)
         if self._busy:
             raise SessionError(f"session {self.id!r} is in the middle of a turn; use steer()")
         self._busy = True
+        self._free.clear()
         try:
             turn = begin_turn(self._shared, state, goal)
             task = self._running = asyncio.ensure_future(self._slotted(state, turn))
@@ -76,9 +82,10 @@ class Session:
             self._busy = False
             self._running = None
             state.turn = None
+            self._free.set()
 
     async def stream(self, goal: str) -> AsyncIterator[Event]:
-        """One turn as its events, the last one `turn.finished`."""
+        """One turn as its events, the last one `turn.finished`. Whoever breaks off cancels the turn."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         state = await self._open()
         state.reporter.listeners.append(queue.put_nowait)
@@ -150,6 +157,18 @@ class Session:
         if self._busy:
             raise SessionError(f"session {self.id!r} is in the middle of a turn; cancel it first")
         return state
+
+    async def _let_go(self, state: SessionState) -> None:
+        """A turn that was cancelled, or whose stream was broken off, ends before the next one begins."""
+        for _ in range(3):  # a stream that nobody reads any more begins to end in these
+            await asyncio.sleep(0)
+        if state.turn is None or not state.turn.cancelled:
+            return
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._free.wait()
+        except TimeoutError:
+            pass  # it is still in the middle of a turn
 
     async def _slotted(self, state: SessionState, turn: Turn) -> TurnResult:
         try:

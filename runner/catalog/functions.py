@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -12,6 +13,7 @@ from ..skill import SkillContext
 from ..types import JSON, Entry, Flags, Tool
 from .skill import Skill
 
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _TYPES: dict[Any, str] = {
     str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object",
 }  # fmt: skip
@@ -36,6 +38,8 @@ def tool_from(function: Callable[..., Any], **flags: Any) -> Tool:
     """A tool from a function's name, docstring and annotations. `flags` as in a manifest."""
     if not callable(function) or not getattr(function, "__name__", ""):
         raise SkillError(f"{function!r} is neither a Skill, a Tool nor a named function")
+    if not _NAME.fullmatch(function.__name__):
+        raise SkillError(f"{function!r} has no name a model could call; use `def`")
     hints = get_type_hints(function)
     context = None
     properties: JSON = {}

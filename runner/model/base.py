@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ..types import JSON, Message, Usage
 
@@ -85,6 +85,7 @@ def size_of(name: str) -> float | None:
     return number if found[2].lower() == "b" else number / 1000
 
 
+@runtime_checkable
 class Model(Protocol):
     """A language model. `complete` raises only `ModelError`; `describe` never raises."""
 
