@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,7 +89,8 @@ async def run_attempt(
         if entry.asynchronous:
             return _Later(entry)
         job.began = shared.clock()
-        return compacted(_drained(_called(entry, arguments, context, job, attempt.printed)))
+        with _same_folder(name):
+            return compacted(_drained(_called(entry, arguments, context, job, attempt.printed)))
 
     name = attempt.tool.name
     job = shared.workers.submit(work, quick=name not in shared.slow)
@@ -153,6 +157,26 @@ def _copied(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _copied(part) for key, part in value.items()}
     return [_copied(part) for part in value] if isinstance(value, list) else value
+
+
+@contextmanager
+def _same_folder(tool: str) -> Iterator[None]:
+    """The working folder belongs to the whole process: what a skill changed is put back."""
+    before = _folder()
+    try:
+        yield
+    finally:
+        if before and _folder() != before:
+            with suppress(OSError):
+                os.chdir(before)
+            log.warning("skill.moved_the_process", tool=tool, fix="use ctx.cwd or ctx.path()")
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109 - the path as a text, twice per call
+    except FileNotFoundError:
+        return ""
 
 
 def _drained(value: Any) -> Any:

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _leave_in_time(code: int) -> None:
-    """A thread that a skill left behind may not keep the process."""
+    """A thread or an exit handler that a skill left behind may not keep the process."""
     import os
     import threading
     import time
@@ -74,8 +74,7 @@ def _leave_in_time(code: int) -> None:
         time.sleep(EXIT_LIMIT_S)
         os._exit(code)
 
-    if threading.active_count() > 1:
-        threading.Thread(target=end, daemon=True).start()
+    threading.Thread(target=end, daemon=True).start()
 
 
 def _exit_code(arguments: list[str]) -> int:
