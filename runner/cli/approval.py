@@ -7,9 +7,11 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 from ..types import SessionInfo, Tool, ToolCall
 from .console import Console
+from .diffs import diff
 from .text import dump, one_line
 
 _CHARS = 600
@@ -36,7 +38,7 @@ class AskPerson:
 
     async def __call__(self, call: ToolCall, tool: Tool, session: SessionInfo) -> str:
         """The answer: allow, allow_session or deny."""
-        self._console.say(question(call, tool))
+        self._console.say(question(call, tool, Path(session.workspace)))
         _forget_typed()
         while True:
             line = await _line()
@@ -56,14 +58,17 @@ def approver(console: Console, *, yes: bool) -> SayYes | AskPerson | None:
     return AskPerson(console) if console.interactive else None
 
 
-def question(call: ToolCall, tool: Tool) -> str:
+def question(call: ToolCall, tool: Tool, workspace: Path) -> str:
     """What is shown: nothing in it can move the cursor, hide or reorder text."""
     needs = ", ".join(tool.flags.permissions) or "nothing declared"
     traits = " destructive," if tool.flags.destructive else ""
     lines = [f"{one_line(tool.name)} wants to run ({one_line(traits + ' needs ' + needs).strip()})"]
+    changes, told = diff(call.arguments, workspace)
     for name, value in call.arguments.items():
-        text = value if isinstance(value, str) else dump(value)
-        lines.append(f"  {one_line(name, 80)} = {_cut(text)}")
+        if name not in told:
+            text = value if isinstance(value, str) else dump(value)
+            lines.append(f"  {one_line(name, 80)} = {_cut(text)}")
+    lines += [f"  {line}" for line in changes]
     return "\n".join([*lines, "Allow? y = yes, a = for this session, n = no [n] "])
 
 

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import click
 
-from ..errors import ConfigError, RunnerError
+from ..errors import ConfigError, PluginError, RunnerError
 from .console import Console, open_missing_streams
 from .lazy import Lazy, LazyGroup
 from .options import keep, shared_options
@@ -45,6 +45,7 @@ CONFIG = {
 COMMANDS = {
     "init": Lazy(f"{_HERE}.init", "init", "Write a config and the starter skills."),
     "run": Lazy(f"{_HERE}.run", "run", "One turn: a goal in, its answer out."),
+    "chat": Lazy(f"{_HERE}.chat", "chat", "A conversation, with skills that may be edited."),
     "skills": Lazy(__name__, "skills", "List, check, write and call skills."),
     "sessions": Lazy(__name__, "sessions", "Look at, go on with and remove sessions."),
     "trace": Lazy(__name__, "trace", "What happened in a session."),
@@ -102,7 +103,7 @@ def _described(error: Exception) -> tuple[str, int]:
             context = getattr(error, "ctx", None)
             see = f"; see: {context.command_path} --help" if context is not None else ""
             return f"{error.format_message().rstrip('.')}{see}", USAGE
-        case ConfigError():
+        case ConfigError() | PluginError():
             return str(error), USAGE
         case RunnerError():
             return str(error), FAILED

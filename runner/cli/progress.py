@@ -108,10 +108,10 @@ class Live:
         self._stream = self._redactor.stream()
         if not self._shown:
             return
-        columns, lines = _size()
-        rows = _rows(self._shown, columns)
-        if rows < lines:
-            up = f"\x1b[{rows - 1}A" if rows > 1 else ""
+        columns, lines = size()
+        taken = rows(self._shown, columns)
+        if taken < lines:
+            up = f"\x1b[{taken - 1}A" if taken > 1 else ""
             self._console.say(f"\r{up}\x1b[J")
         else:
             self._console.say("\n")
@@ -124,17 +124,19 @@ class Live:
             self._console.say(f"{_DIM}{clean}{_PLAIN}")
 
 
-def _rows(text: str, columns: int) -> int:
+def rows(text: str, columns: int) -> int:
     """Lines of the terminal the text takes."""
-    return sum(max(1, -(-_width(line) // columns)) for line in text.split("\n"))
+    return sum(max(1, -(-width(line) // columns)) for line in text.split("\n"))
 
 
-def _width(line: str) -> int:
+def width(line: str) -> int:
+    """Cells of the terminal the line takes."""
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
 
 
-def _size() -> tuple[int, int]:
+def size() -> tuple[int, int]:
+    """Columns and lines of the terminal."""
     with suppress(OSError):
-        size = os.get_terminal_size(2)
-        return size.columns or 80, size.lines or 24
+        found = os.get_terminal_size(2)
+        return found.columns or 80, found.lines or 24
     return 80, 24
