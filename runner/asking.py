@@ -7,12 +7,19 @@ from dataclasses import dataclass, replace
 from .context.history import valid
 from .context.tokens import Calibration
 from .context.window import Step
-from .errors import ContextOverflow, ModelRefused, ReplyUnreadable, ToolsUnsupported
+from .errors import (
+    ContextOverflow,
+    ModelError,
+    ModelRefused,
+    ReplyUnreadable,
+    RunnerError,
+    ToolsUnsupported,
+)
 from .log import get_logger
 from .model.ask import ask
 from .model.base import ModelRequest
 from .offering import Prepared, fit_head, prepare
-from .state import SessionState, Shared, Turn, TurnEnded, charge
+from .state import SessionState, Shared, Turn, TurnCancelled, TurnEnded, charge
 from .summary import summarise
 from .types import Message, ModelReply, Status, Usage
 
@@ -117,7 +124,6 @@ def _request(
 
 
 async def _ask(shared: Shared, session: SessionState, turn: Turn, prepared: Prepared) -> ModelReply:
-    model, config = session.model, session.config.model
     messages = await _messages(shared, session, turn)
     raw, estimate = session.window.raw, session.window.tokens
     request = _request(session, turn, prepared, messages)
@@ -126,27 +132,13 @@ async def _ask(shared: Shared, session: SessionState, turn: Turn, prepared: Prep
     try:
         session.emit(
             "model.requested",
-            model=model.name,
+            model=session.model.name,
             messages=len(messages),
             input_tokens_estimate=estimate,
             mode=session.mode,
             tools=[t.name for t in prepared.specs] or list(prepared.offer.tools),
         )
-        reply: ModelReply = await turn.wait(
-            ask(
-                model,
-                request,
-                next_id=session.next_id,
-                emit=session.emit,
-                retries=config.retries,
-                on_text=session.on_text,
-                on_reasoning=session.on_reasoning,
-                on_restart=session.on_restart,
-                deadline=turn.deadline,
-                rng=shared.rng,
-                clock=shared.clock,
-            )
-        )
+        reply = await _reply(shared, session, turn, request)
     finally:
         shared.model_gate.leave()
     _account(session, turn, reply, raw)
@@ -160,6 +152,32 @@ async def _ask(shared: Shared, session: SessionState, turn: Turn, prepared: Prep
         else {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens},
         duration=round(shared.clock() - began, 6),
     )
+    return reply
+
+
+async def _reply(
+    shared: Shared, session: SessionState, turn: Turn, request: ModelRequest
+) -> ModelReply:
+    model = session.model
+    asking = ask(
+        model,
+        request,
+        next_id=session.next_id,
+        emit=session.emit,
+        retries=session.config.model.retries,
+        on_text=session.on_text,
+        on_reasoning=session.on_reasoning,
+        on_restart=session.on_restart,
+        deadline=turn.deadline,
+        rng=shared.rng,
+        clock=shared.clock,
+    )
+    try:
+        reply: ModelReply = await turn.wait(asking)
+    except (RunnerError, TurnCancelled):
+        raise
+    except Exception as error:  # a plugin's model may break its promise to raise ModelError alone
+        raise ModelError(f"{model.name} failed: {type(error).__name__}: {error}") from error
     return reply
 
 
