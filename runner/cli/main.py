@@ -38,6 +38,12 @@ TRACE = {
     "html": Lazy(f"{_HERE}.trace_html", "html", "A page to look at a session."),
     "export": Lazy(f"{_HERE}.trace_export", "export", "A session as JSON, or as a test."),
 }
+MEMORY = {
+    "list": Lazy(f"{_HERE}.memory", "list_", "Everything that is remembered."),
+    "search": Lazy(f"{_HERE}.memory", "search", "What fits best to some words."),
+    "edit": Lazy(f"{_HERE}.memory", "edit", "Another text for a memory."),
+    "forget": Lazy(f"{_HERE}.memory", "forget", "Remove memories."),
+}
 CONFIG = {
     "show": Lazy(f"{_HERE}.config", "show", "Every setting with its origin."),
     "path": Lazy(f"{_HERE}.config", "path", "The config file in use."),
@@ -49,6 +55,8 @@ COMMANDS = {
     "skills": Lazy(__name__, "skills", "List, check, write and call skills."),
     "sessions": Lazy(__name__, "sessions", "Look at, go on with and remove sessions."),
     "trace": Lazy(__name__, "trace", "What happened in a session."),
+    "view": Lazy(f"{_HERE}.view", "view", "Sessions as pages in the browser, while they run."),
+    "memory": Lazy(__name__, "memory", "What is kept between sessions."),
     "parse": Lazy(f"{_HERE}.parse", "parse", "What the parser sees in a text."),
     "config": Lazy(__name__, "config", "The settings in effect."),
     "doctor": Lazy(f"{_HERE}.doctor", "doctor", "Check model, skills and surroundings."),
@@ -158,6 +166,7 @@ sessions = _group(
     "sessions", SESSIONS, "Look at, go on with and remove sessions.", "runner sessions list"
 )
 trace = _group("trace", TRACE, "What happened in a session.", "runner trace show SESSION")
+memory = _group("memory", MEMORY, "What is kept between sessions.", "runner memory list")
 config = _group("config", CONFIG, "The settings in effect.", "runner config show limits")
 root = _group(
     "runner",
