@@ -18,7 +18,7 @@ from .errors import (
 )
 from .events import Event
 from .skill import SkillContext, ToolError
-from .types import Decision, ToolCall, ToolResult, TurnResult
+from .types import Decision, SessionInfo, Tool, ToolCall, ToolResult, TurnResult
 
 if TYPE_CHECKING:
     from .hookspecs import hookimpl
@@ -43,8 +43,10 @@ __all__ = [
     "ScriptedModel",
     "Session",
     "SessionError",
+    "SessionInfo",
     "SkillContext",
     "SkillError",
+    "Tool",
     "ToolCall",
     "ToolError",
     "ToolResult",

@@ -61,7 +61,7 @@ class Runner:
         model: Model | str | None = None,
         skills: Iterable[Any] = (),
         plugins: Iterable[Any] = (),
-        config: Config | Mapping[str, Mapping[str, Any]] | None = None,
+        config: Config | Mapping[str, Any] | None = None,
         approver: Approver | None = None,
         environ: Mapping[str, str] | None = None,
         record: bool = True,
