@@ -23,7 +23,10 @@ class Log:
 
     def _write(self, level: int, event: str, pairs: dict[str, Any]) -> None:
         if self._logger.isEnabledFor(level):
-            self._logger.log(level, "%s", event, extra={"pairs": pairs})
+            try:
+                self._logger.log(level, "%s", event, extra={"pairs": pairs})
+            except Exception:  # noqa: BLE001, S110 - a host's handler: there is nowhere left to say it
+                pass
 
 
 def get_logger() -> Log:

@@ -109,7 +109,8 @@ class Job:
 class Workers:
     """Threads that run jobs. Grows when all are busy; a hung one simply stays away."""
 
-    def __init__(self) -> None:
+    def __init__(self, thread: Callable[..., threading.Thread] = threading.Thread) -> None:
+        self._thread = thread
         self._idle: deque[queue.SimpleQueue[Job | None]] = deque()
         self._closed = False
         self._count = 0
@@ -127,7 +128,7 @@ class Workers:
         except IndexError:
             inbox = queue.SimpleQueue()
             self._count += 1
-            thread = threading.Thread(
+            thread = self._thread(
                 target=self._serve, args=(inbox,), name=f"runner-worker-{self._count}", daemon=True
             )
             try:
