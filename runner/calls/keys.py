@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any
 
 from ..jsontext import encode_sorted
 
+_FLOAT = re.compile(r"\d(?:\.|e)|NaN|Infinity")  # only then is there anything to make alike
+
 
 def canonical(value: Any) -> str:
     """The same text for equal JSON values: keys sorted, `1.0` as `1`, no whitespace."""
-    return encode_sorted(_plain(value))
+    text = encode_sorted(value)
+    return encode_sorted(_plain(value)) if _FLOAT.search(text) else text
 
 
 def idempotency_key(

@@ -8,6 +8,10 @@ little room. `tests/data/tokens.json` has texts with their true counts.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from operator import mul
+from typing import Any
+
 from ..types import Message
 
 MESSAGE_TOKENS = 4  # role and separators of one message
@@ -29,18 +33,18 @@ _KIND_OF = bytes(
 _CONTINUATION = bytes(range(0x80, 0xC0))  # bytes that continue a character
 
 # Tokens for each occurrence. Digits go by threes; rows of signs and spaces are merged.
-_ASCII = (
+_ASCII = tuple(zip(
     (b"a", 0.16), (b" a", 0.37), (b".a", 1.42), (b"A", 0.61), (b"AA", -0.5), (b"aA", 1.22),
     (b"0", 0.95), (b"00", -0.6), (b"000", -0.6), (b" 0", 2.15), (b".", 0.32), (b"..", -0.6),
-    (b"n", 0.8), (b"t", 0.87), (b"  ", 0.22),
-)  # fmt: skip
+    (b"n", 0.8), (b"t", 0.87), (b"  ", 0.22), strict=True,
+))  # fmt: skip
 # Besides, where there are hardly any words: letters are dear when case and digits alternate.
-_DENSE = ((b"Aa", 0.33), (b"a0", 0.33), (b"0a", 0.33), (b"A0", 0.33), (b"0A", 0.33))
+_DENSE = ((b"Aa", b"a0", b"0a", b"A0", b"0A"), (0.33,) * 5)
 _WORD = 12  # characters without a space or a sign, on average, that make a text dense
-_BEYOND = (
+_BEYOND = tuple(zip(
     (b"l", 1.5), (b"L", 2.82), (b"g", 1.03), (b"y", 0.56), (b"b", 0.9), (b"T", 0.89), (b"P", 0.7),
-    (b"K", 1.11), (b"C", 1.08), (b"H", 1.31), (b"F", 1.5), (b"e", 2.75),
-)  # fmt: skip
+    (b"K", 1.11), (b"C", 1.08), (b"H", 1.31), (b"F", 1.5), (b"e", 2.75), strict=True,
+))  # fmt: skip
 
 
 def estimate(text: str) -> int:
@@ -58,10 +62,17 @@ def estimate(text: str) -> int:
 def _tokens(text: str) -> float:
     kinds = text.encode("utf-8", "surrogatepass").translate(_KIND_OF, _CONTINUATION)
     count = kinds.count
-    weights = [*_ASCII] if text.isascii() else [*_ASCII, *_BEYOND]
+    total = _weighed(count, _ASCII)
+    if not text.isascii():
+        total += _weighed(count, _BEYOND)
     if (count(b" ") + count(b".") + count(b"n")) * _WORD < len(kinds):
-        weights += _DENSE
-    return SAFE * sum(count(kind) * weight for kind, weight in weights)
+        total += _weighed(count, _DENSE)
+    return SAFE * total
+
+
+def _weighed(count: Callable[[bytes], int], table: Sequence[Sequence[Any]]) -> float:
+    kinds, weights = table
+    return sum(map(mul, map(count, kinds), weights))
 
 
 def of_message(message: Message) -> int:
