@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ..errors import ConfigError, SessionError
+from ..record.overview import overview
 from ..record.trajectory import file_of, listed, read
 from .common import Common
 from .options import command
@@ -23,7 +25,7 @@ _RESULT_CHARS = 1000
 @click.option("--json", "as_json", is_flag=True, help="A list of objects on stdout.")
 def list_(common: Common, as_json: bool) -> None:
     """The sessions in the state folder, newest first."""
-    found = [_summary(path) for path in listed(common.load().paths.state)]
+    found = [asdict(overview(path)) for path in listed(common.load().paths.state)]
     if as_json:
         common.console.json(found, indent=2)
         return
@@ -82,22 +84,6 @@ def _existing(state: Path, session: str) -> Path:
     if not path.is_file():
         raise SessionError(f"no session {session!r} in {state}; see: runner sessions list")
     return path
-
-
-def _summary(path: Path) -> Record:
-    records = read(path).records
-    goals = [r for r in records if r["type"] == "turn.started"]
-    ends = [r for r in records if r["type"] == "turn.finished"]
-    running = len(goals) > len(ends)
-    status = "unfinished" if running else (ends[-1].get("status", "") if ends else "empty")
-    when = str(records[-1].get("time", "")) if records else ""
-    return {
-        "id": path.name.removesuffix(".jsonl"),
-        "turns": len(goals),
-        "goal": str(goals[-1].get("goal", "")) if goals else "",
-        "status": status,
-        "when": when[:19].replace("T", " "),
-    }
 
 
 def _conversation(records: list[Record]) -> Iterator[str]:
