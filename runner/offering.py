@@ -15,7 +15,9 @@ from .model.prompt import CATALOGUE_CHARS, Catalogue, catalogue, reply_schema, s
 from .state import SessionState, Shared
 from .types import JSON, Message, Tool
 
-COMPACT_BELOW = 8192  # tokens of window: below it the short prompt is used when the style is auto
+COMPACT_BELOW = (
+    8192  # tokens of window: below it, and for small models, auto means the short prompt
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,8 @@ def _within(
 
 def _compact(session: SessionState) -> bool:
     style = session.config.model.prompt_style
-    return style == "compact" or (style == "auto" and session.context_window < COMPACT_BELOW)
+    small = session.info.small or session.context_window < COMPACT_BELOW
+    return style == "compact" or (style == "auto" and small)
 
 
 def _allowed(session: SessionState, tool: Tool) -> bool:

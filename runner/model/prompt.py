@@ -38,8 +38,8 @@ JSON_RULES = """\
 To use a tool, reply with exactly one JSON object and nothing else:
 {"tool": "NAME", "params": {…}}
 You will then get its result. One call at a time, as many as the task needs.
-Never guess what a file or a folder holds: look with a tool first, then use what it returned.
-What everybody knows needs no tool. When you know the answer, reply with it as plain text, without JSON.
+Never guess what a file or a folder holds, nor a value in params: look with a tool first, then use what it returned.
+What everybody knows needs no tool. When all that was asked for is done, reply with the answer as plain text, without JSON.
 
 Tools:
 """
@@ -48,8 +48,8 @@ JSON_RULES_CONSTRAINED = """\
 Reply with exactly one JSON object and nothing else.
 To use a tool: {"tool": "NAME", "params": {…}}
 You will then get its result. One call at a time, as many as the task needs.
-Never guess what a file or a folder holds: look with a tool first, then use what it returned.
-What everybody knows needs no tool. When you know the answer: {"answer": "…"}
+Never guess what a file or a folder holds, nor a value in params: look with a tool first, then use what it returned.
+What everybody knows needs no tool. When all that was asked for is done: {"answer": "…"}
 
 Tools:
 """

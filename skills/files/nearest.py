@@ -13,11 +13,21 @@ MAX_LOOKED_AT = 5_000
 def missing(ctx: SkillContext, path: str, what: str) -> ToolError:
     """The error for a path that is not there: the likely path, and what the nearest folder holds."""
     wanted = ctx.path(path).resolve()
+    if wanted.is_dir():
+        return ToolError(f"{path!r} is a folder, not a {what}. {_inside(ctx, wanted)}")
     folder = next((p for p in wanted.parents if p.is_dir()), ctx.workspace.resolve())
     problem = f"{path!r} is not a {what}" if wanted.exists() else f"no {what} {path!r}"
     likely = _likely(ctx, folder, wanted.name)
     hint = f"; did you mean {' or '.join(map(repr, likely))}?" if likely else "."
     return ToolError(f"{problem}{hint} {_holdings(ctx, folder)}")
+
+
+def _inside(ctx: SkillContext, folder: Path) -> str:
+    """What a folder holds; its only file as the likely one."""
+    files = [e for e in _entries(folder) if e.is_file() and not e.name.startswith(".")]
+    if len(files) == 1:
+        return f"Did you mean {name_of(ctx, files[0])!r}?"
+    return _holdings(ctx, folder)
 
 
 def name_of(ctx: SkillContext, path: Path) -> str:

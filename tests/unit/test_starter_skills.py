@@ -152,6 +152,17 @@ def test_a_missing_path_names_what_is_near(project):
         list_files(ctx, "dcos")
 
 
+def test_a_folder_read_as_a_file_is_answered_with_what_it_holds(tmp_path):
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "inbox" / "m-1.txt").write_text("hello\n")
+    ctx = context(tmp_path)
+    with pytest.raises(ToolError, match=r"is a folder, not a file. Did you mean 'inbox/m-1.txt'"):
+        files.read_file("inbox", ctx)
+    (tmp_path / "inbox" / "m-2.txt").write_text("hello\n")
+    with pytest.raises(ToolError, match=r"holds: inbox/m-1.txt, inbox/m-2.txt"):
+        files.read_file("inbox", ctx)
+
+
 def test_search_gives_path_line_and_text(project):
     ctx = context(project)
     assert search_files("API_KEY", ctx).splitlines()[0] == "docs/setup.md:1,3: API_KEY=a"
