@@ -127,3 +127,13 @@ def test_calls_that_keep_arriving_as_text_turn_a_native_session_to_text(tmp_path
 )
 def test_a_models_size_is_read_from_its_name(name, size):
     assert size_of(name) == size
+
+
+def test_a_small_model_gets_the_short_prompt_unless_the_config_says_otherwise(tmp_path):
+    """Twice as many tokens are twice the wait for the first reply."""
+    lengths = {}
+    for style in ("auto", "compact", "full"):
+        model = Small([{"text": '{"answer": "nothing"}'}])
+        turn(tmp_path, model, prompt_style=style)
+        lengths[style] = len(model.requests[0].messages[0].content)
+    assert lengths["auto"] == lengths["compact"] < lengths["full"]
