@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from .context.history import valid
 from .context.tokens import Calibration
 from .context.window import Step
+from .endings import in_time, out_of_time
 from .errors import (
     ContextOverflow,
     ModelError,
@@ -128,7 +129,7 @@ async def _ask(shared: Shared, session: SessionState, turn: Turn, prepared: Prep
     raw, estimate = session.window.raw, session.window.tokens
     request = _request(session, turn, prepared, messages)
     began = shared.clock()
-    await turn.wait(shared.model_gate.enter())
+    await in_time(shared, turn, shared.model_gate.enter())
     try:
         session.emit(
             "model.requested",
@@ -173,8 +174,8 @@ async def _reply(
         clock=shared.clock,
     )
     try:
-        reply: ModelReply = await turn.wait(asking)
-    except (RunnerError, TurnCancelled):
+        reply: ModelReply = await in_time(shared, turn, asking)
+    except (RunnerError, TurnCancelled, TurnEnded):
         raise
     except Exception as error:  # a plugin's model may break its promise to raise ModelError alone
         raise ModelError(f"{model.name} failed: {type(error).__name__}: {error}") from error
@@ -314,10 +315,7 @@ def check_budgets(shared: Shared, session: SessionState, turn: Turn) -> None:
             f"${turn.cost:.4f} spent of ${limits.max_cost:.4f} (limits.max_cost)",
         )
     if turn.deadline is not None and shared.clock() >= turn.deadline:
-        raise TurnEnded(
-            Status.BUDGET_EXHAUSTED,
-            f"the turn took longer than {limits.turn_timeout:g} s (limits.turn_timeout)",
-        )
+        raise out_of_time(turn)
 
 
 _BELOW = frozenset({"results", "pinned", "note"})  # what a note may follow in the same message

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from .state import SessionState, Shared, Turn
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+from .state import SessionState, Shared, Turn, TurnEnded
 from .types import Message, Status, TurnResult
 
 SHOWN_CHARS = 400
@@ -49,6 +53,28 @@ def account(turn: Turn, reason: str) -> str:
         lines += [f"- {_short(finding)}" for finding in turn.findings[-3:]]
     lines.append("The task is not finished.")
     return "\n".join(lines)
+
+
+async def in_time(shared: Shared, turn: Turn, awaitable: Awaitable[Any]) -> Any:
+    """Awaits it, until the turn's time is up at most: that ends the turn, whatever a model is doing."""
+    if turn.deadline is None:
+        return await turn.wait(awaitable)
+    try:
+        async with asyncio.timeout(max(0.0, turn.deadline - shared.clock())) as limit:
+            return await turn.wait(awaitable)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+    raise out_of_time(turn)
+
+
+def out_of_time(turn: Turn) -> TurnEnded:
+    """What ends a turn whose time is up."""
+    seconds = (turn.deadline or turn.began) - turn.began
+    return TurnEnded(
+        Status.BUDGET_EXHAUSTED,
+        f"the turn took longer than {seconds:g} s (limits.turn_timeout)",
+    )
 
 
 def _short(text: str) -> str:

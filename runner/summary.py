@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from .context import tokens
 from .context.window import Block, Step
+from .endings import in_time
 from .errors import ModelError
 from .log import get_logger
 from .model.ask import ask
@@ -41,13 +42,15 @@ async def summarise(
         stream=session.stream,
     )
     try:
-        await turn.wait(shared.model_gate.enter())
+        await in_time(shared, turn, shared.model_gate.enter())
         try:
-            reply = await turn.wait(
+            reply = await in_time(
+                shared,
+                turn,
                 ask(
                     session.model, request, next_id=session.next_id, emit=session.emit,
                     retries=0, deadline=turn.deadline, rng=shared.rng, clock=shared.clock,
-                )
+                ),
             )  # fmt: skip
         finally:
             shared.model_gate.leave()

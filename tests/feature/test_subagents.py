@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -595,6 +597,114 @@ def test_the_status_board_shows_agents_at_work(tmp_path):
         *(("s1", "agent"), ("s1.call_0001", "slow"))
     ]
     assert board["slots"]["used"] == 1
+
+
+def test_an_agent_whose_model_hangs_ends_with_its_parents_time(tmp_path):
+    tables = {"limits": {"turn_timeout": 0.5}}
+    began = time.monotonic()
+    played = play(tmp_path, [agent(), t.say("never")], [{"hang": True}], tables=tables)
+    assert time.monotonic() - began < 3
+    assert played.of("agent.finished")[0]["status"] == "budget_exhausted"
+    assert played.result.status == "budget_exhausted"
+
+
+@pytest.mark.parametrize("reply", [{"hang": True}, {"text": "x" * 5000, "delay": 9}])
+def test_a_turns_time_is_up_whatever_its_model_is_doing(tmp_path, reply):
+    began = time.monotonic()
+    played = play(tmp_path, [reply], [], tables={"limits": {"turn_timeout": 0.3}})
+    assert time.monotonic() - began < 3
+    assert played.result.status == "budget_exhausted"
+    assert "0.3 s (limits.turn_timeout)" in played.result.answer
+
+
+def test_an_agents_own_time_leaves_its_parent_going(tmp_path):
+    tables = {"agents": {"quick": {"turn_timeout": 0.3}}}
+    child = [t.call("echo", text="river"), t.call("slow", seconds=20.0), t.say("never")]
+    played = play(tmp_path, [agent(agent="quick"), t.say("went on")], child, tables=tables)
+    assert played.result.answer == "went on"
+    assert played.of("agent.finished")[0]["status"] == "budget_exhausted"
+    assert "river" in played.report
+
+
+def test_a_question_an_agent_asks_ends_when_the_parent_is_cancelled(tmp_path):
+    asked = asyncio.Event()
+
+    async def approver(call, tool, session):
+        asked.set()
+        await asyncio.Event().wait()
+
+    async def during(session, events, runner):
+        await asyncio.wait_for(asked.wait(), 5)
+        session.cancel()
+
+    played = play(
+        tmp_path, [agent(), t.say("never")], [t.call("pay", amount=1), t.say("never")],
+        skills=[tool(pay, "exec")], approver=approver, during=during,
+    )  # fmt: skip
+    assert played.result.status == "cancelled"
+    assert played.of("agent.finished")[0]["status"] == "cancelled"
+    assert played.of("tool.started")[-1]["tool"] == "agent"
+
+
+def test_a_model_that_is_given_tools_as_text_has_agents_when_roles_are_configured(tmp_path):
+    def asks(**params: Any) -> dict[str, Any]:
+        return t.say(json.dumps({"tool": "agent", "params": params}))
+
+    tables = {"model": {"tool_mode": "json"}, "agents": {"helper": {"description": "helps"}}}
+    child = [t.say('{"tool": "echo", "params": {"text": "hi"}}'), t.say("it said hi")]
+    played = play(tmp_path, [asks(task="look", agent="helper"), t.say("ok")], child, tables=tables)
+    assert played.report == "it said hi"
+    assert '"agent"' not in played.of_child()[0].messages[0].content
+
+
+def test_a_replay_of_the_parent_takes_the_report_as_it_was(tmp_path):
+    config = tmp_path / "config/runner.toml"
+    config.parent.mkdir()
+    config.write_text('[paths]\nstate = "state"\nskills = []\n')
+    child = [t.call("echo", text="child work"), t.say("done")]
+    play(tmp_path, [agent(), t.say("ok")], child)
+    line = [sys.executable, "-m", "runner", "trace", "replay", "s1", "--json"]
+    done = subprocess.run(
+        line, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "diverge" not in done.stderr
+
+
+KILLED = """
+import asyncio, os, sys
+from runner import Runner, ScriptedModel, SkillContext
+
+def pay(amount: int) -> str:
+    '''Pays.'''
+    with open("paid.txt", "a") as file:
+        file.write(f"{amount}\\n")
+    os._exit(9)
+
+CHILD = "You work on one task for another agent"
+pays = {"calls": [{"name": "pay", "arguments": {"amount": 7}}]}
+lead = [{"calls": [{"name": "agent", "arguments": {"task": sys.argv[1]}}]}, {"text": "ok"}]
+rules = [{"contains": CHILD, "replies": [pays, {"text": "the agent could not"}]}]
+config = {"paths": {"skills": [], "state": "state"}}
+model = ScriptedModel({"replies": lead, "rules": rules})
+events = []
+result = Runner(model=model, skills=[pay], config=config).run_sync("go", session="s1", listeners=[events.append])
+kinds = [(e.data["tool"], e.data["kind"]) for e in events if e.type == "tool.finished"]
+print(result.status, kinds)
+"""
+
+
+def test_a_process_that_died_in_an_agents_payment_never_pays_again(tmp_path):
+    def run(task: str) -> subprocess.CompletedProcess[str]:
+        line = [sys.executable, "-c", KILLED, task]
+        return subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
+
+    assert run("pay the bill").returncode == 9
+    again = run("pay the bill")
+    assert again.stdout.split("\n")[0] == "completed [('agent', 'outcome_unknown')]", again.stderr
+    other = run("pay it after all")
+    assert "('pay', 'outcome_unknown'), ('agent', 'ok')" in other.stdout, other.stderr
+    assert (tmp_path / "paid.txt").read_text() == "7\n"
 
 
 # A planner and its executors
