@@ -9,6 +9,7 @@ import enum
 import json
 import pathlib
 import re
+import sys
 import time
 import uuid
 from typing import NamedTuple
@@ -145,9 +146,9 @@ def test_a_deep_value_is_cut():
 )
 def test_a_huge_value_is_bounded_in_time_and_size(make):
     value = make()
-    began = time.perf_counter()
+    began = time.thread_time()
     text, lost = compact(value)
-    assert time.perf_counter() - began < 2
+    assert time.thread_time() - began < (2 if sys.gettrace() is None else 20)  # traced for coverage
     assert len(text) < 2 * MAX_CHARS
     assert lost
 
