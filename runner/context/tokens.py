@@ -72,7 +72,7 @@ def _tokens(text: str) -> float:
 
 def _weighed(count: Callable[[bytes], int], table: Sequence[Sequence[Any]]) -> float:
     kinds, weights = table
-    return sum(map(mul, map(count, kinds), weights))
+    return float(sum(map(mul, map(count, kinds), weights)))
 
 
 def of_message(message: Message) -> int:
