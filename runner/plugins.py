@@ -177,7 +177,7 @@ class Plugins:
             outcome = await job.future
         except asyncio.CancelledError:
             self._hanging[function] += 1
-            job.on_late = lambda _outcome: self._hanging.subtract((function,))
+            job.when_late(lambda _outcome: self._hanging.subtract((function,)))
             raise
         if isinstance(outcome, Raised):
             if isinstance(outcome.error, Exception):

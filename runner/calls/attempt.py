@@ -237,7 +237,7 @@ def _watch_late(
             duration=round(shared.clock() - began, 3),
         )
 
-    job.on_late = late
+    job.when_late(late)
 
 
 async def _built_in(

@@ -75,12 +75,23 @@ class ProcessJob(Job):
     `moved_to` is where the call moved the session's working directory, if it did.
     """
 
-    __slots__ = ("asking", "call", "child", "heard", "moved_to", "starts", "timer", "verdict")
+    __slots__ = (
+        "_told_late",
+        "asking",
+        "call",
+        "child",
+        "heard",
+        "moved_to",
+        "starts",
+        "timer",
+        "verdict",
+    )
 
     def __init__(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(lambda _job: None, loop)
         self.call = call
         self.child: Child | None = None
+        self._told_late = False
         self.asking = False
         self.heard = False
         self.starts = 0
@@ -113,9 +124,9 @@ class ProcessJob(Job):
         self.abandoned = False
         if not self.future.done():
             self.future.set_result(outcome)
-        elif self.on_late is not None:
-            on_late, self.on_late = self.on_late, None
-            on_late(outcome or TimedOut(ended=True))
+        elif not self._told_late:
+            self._told_late = True
+            self.ended_late(outcome or TimedOut(ended=True))
 
     def limit(self, seconds: float | None) -> None:
         """From now on the call has so long."""

@@ -31,12 +31,23 @@ class Job:
     """One attempt under way. Ends once: by itself, at its deadline, or cancelled.
 
     `future` gives the outcome on the core loop. `began` is when the function itself began, after
-    the skill was loaded. `on_late` is called, on the core loop, when an abandoned job ends.
+    the skill was loaded. `when_late` says what to call, on the core loop, when it ends after it was
+    given up.
     """
 
     __slots__ = (
-        "_context", "_guard", "_outcome", "_ready", "_waiting", "_work",
-        "abandoned", "began", "future", "loop", "on_late",
+        "_context",
+        "_guard",
+        "_late",
+        "_outcome",
+        "_ready",
+        "_waiting",
+        "_work",
+        "abandoned",
+        "began",
+        "future",
+        "loop",
+        "on_late",
     )  # fmt: skip
 
     def __init__(self, work: Callable[[Job], Any], loop: asyncio.AbstractEventLoop) -> None:
@@ -47,6 +58,7 @@ class Job:
         self.began: float | None = None
         self.abandoned = False
         self.on_late: Callable[[Outcome], None] | None = None
+        self._late: Outcome | None = None
         self._guard = threading.Lock()
         self._ready: threading.Lock | None = None
         self._outcome: Outcome | None = None
@@ -99,11 +111,24 @@ class Job:
             self.abandoned = True
             self.future.set_result(outcome)
 
+    def when_late(self, told: Callable[[Outcome], None]) -> None:
+        """On the core loop: calls back once, also when it ended before somebody came to ask."""
+        self.on_late = told
+        if self._late is not None:
+            told(self._late)
+
+    def ended_late(self, outcome: Outcome) -> None:
+        """On the core loop: it ended, and nobody waits for it any more."""
+        if self.on_late is not None:
+            self.on_late(outcome)
+        else:
+            self._late = outcome
+
     def _settle(self, outcome: Outcome) -> None:
         if not self.future.done():
             self.future.set_result(outcome)
-        elif self.on_late is not None:
-            self.on_late(outcome)
+        else:
+            self.ended_late(outcome)
 
 
 class Workers:
