@@ -129,7 +129,8 @@ async def _ask(shared: Shared, session: SessionState, turn: Turn, prepared: Prep
     raw, estimate = session.window.raw, session.window.tokens
     request = _request(session, turn, prepared, messages)
     began = shared.clock()
-    await in_time(shared, turn, shared.model_gate.enter())
+    gate = shared.asking_gate(session.info, session.model.name)
+    await in_time(shared, turn, gate.enter())
     try:
         session.emit(
             "model.requested",
@@ -141,7 +142,7 @@ async def _ask(shared: Shared, session: SessionState, turn: Turn, prepared: Prep
         )
         reply = await _reply(shared, session, turn, request)
     finally:
-        shared.model_gate.leave()
+        gate.leave()
     _account(session, turn, reply, raw)
     session.emit(
         "model.replied",

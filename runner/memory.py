@@ -22,14 +22,16 @@ from .state import Shared
 from .types import Tool
 
 LONGEST = 2000  # characters of one memory
+LONG_GOAL = 8000  # characters; of a longer one the beginning and the end are looked at
 MOST_FOUND = 20
 MOST_TERMS = 32  # of one query; more words than this find nothing new
 BUSY_SECONDS = 5.0  # another process may be writing
 # What the user's own words look like when they ask for it: an order, not a question about the past.
 _ASKS = re.compile(
-    r"(?:^|[.!?;:,\n(]|\b(?:please|and|also|then|but|so|can you|could you|will you|would you|to|must|should|ok|okay))\s*"
+    r"(?:^|[.!?;:,\n(]|\b(?:please|and|also|then|but|so|can you|could you|will you|would you|you (?:to|must|should)|ok|okay))\s{0,2}"
     r"(?:remember|memori[sz]e|keep in mind|bear in mind|don'?t forget|do not forget|note down|make a note|take a note"
-    r"|note that|(?:save|keep|store) (?:this|that|it) (?:for (?:later|next time|the future)|in (?:your )?memory))\b(?! when\b)"
+    r"|note that|(?:save|add|store|put|write|keep) (?:\S+ ){1,12}?(?:to|in|into) (?:your |the |my |long-term )?memory"
+    r"|(?:save|keep|store) (?:this|that|it) (?:for (?:later|next time|the future)|in (?:your )?memory))\b(?! when\b)"
     r"|(?:请|請|要|帮我|幫我|^|[，。,.!！?？\s])(?:记住|記住|记下|記下|记得|記得)|别忘|別忘|不要忘"
     r"|覚えて(?!い[るたま])|忘れないで|기억해|잊지 ?마"
     r"|\b(?:merke? dir|souviens-toi|retiens|n'oublie pas|recuerda|no olvides|ricorda(?:ti)?|lembre(?:-se)?)\b"
@@ -38,7 +40,7 @@ _ASKS = re.compile(
 )
 # Pasted text is not the user's request: quotes, block quotes and code.
 _PASTED = re.compile(
-    r"```.*?(?:```|\Z)|^\s*>.*$|<(\w+)[^>]*>.*?</\1>|[\"“«「『][^\"”»」』]{12,}[\"”»」』]",
+    r"```.*?(?:```|\Z)|^>.*?$|<(\w{1,40})[^<>]{0,200}>.{0,2000}?</\1>|[\"“«「『][^\"”»」』]{12,}[\"”»」』]",
     re.DOTALL | re.MULTILINE,
 )
 # Scripts that are written without spaces between words, or with endings that stick to them.
@@ -62,7 +64,10 @@ class Memory:
 
 def asks_to_remember(goal: str) -> bool:
     """Does the user's own prompt ask to keep something? What it quotes does not count."""
-    return bool(_ASKS.search(_PASTED.sub(" ", goal)))
+    if len(goal) > LONG_GOAL:  # mostly pasted: an order stands before or after it
+        goal = f"{goal[: LONG_GOAL // 4]}\n{goal[-LONG_GOAL // 4 :]}"
+    lines = (" ".join(line.split()) for line in goal.splitlines())
+    return bool(_ASKS.search(_PASTED.sub(" ", "\n".join(filter(None, lines)))))
 
 
 class MemoryStore:

@@ -41,7 +41,6 @@ from .subagent import agent_tool, unknown_skills
 from .types import TurnResult
 
 LOCAL_SLOTS, CLOUD_SLOTS = 2, 5
-LOCAL_REQUESTS, CLOUD_REQUESTS = 1, 5
 PLUGIN_SECONDS = 2.0  # for a plugin to send what it holds before the runner is gone
 T = TypeVar("T")
 log = get_logger()
@@ -268,8 +267,7 @@ class Runner:
         self.warnings += getattr(self._model, "warnings", [])
         self._info = info = await self._model.describe()
         slots = c.limits.slots or (LOCAL_SLOTS if info.local else CLOUD_SLOTS)
-        requests = c.model.max_concurrency or (LOCAL_REQUESTS if info.local else CLOUD_REQUESTS)
-        self._slots, shared.model_gate = Slots(slots), ModelGate(requests)
+        self._slots, shared.model_gate = Slots(slots), shared.asking_gate(info, self._model.name)
 
     async def _other_model(self, name: str) -> Model:
         """A model for an agent that names its own; made once and closed with the runner."""

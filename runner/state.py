@@ -33,6 +33,7 @@ from .redact import Redactor
 from .slots import ModelGate
 from .types import JSON, NOTHING, Message, SessionInfo, Status, Tool, ToolCall, Usage
 
+LOCAL_REQUESTS, CLOUD_REQUESTS = 1, 5  # at once, unless the config says so
 GRACE_SECONDS = 1.0  # what a cancelled turn still gives to snapshots and hooks, all together
 log = get_logger()
 Approver = Callable[[ToolCall, Tool, SessionInfo], Awaitable[Any]]
@@ -353,6 +354,15 @@ class Shared:
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     sessions: dict[str, SessionState] = field(default_factory=dict)
     snapshot_skip: frozenset[str] = frozenset()
+    model_gates: dict[str, ModelGate] = field(default_factory=dict)
+
+    def asking_gate(self, info: ModelInfo, name: str) -> ModelGate:
+        """The right to ask a model. Those of this machine share theirs, any other has its own."""
+        key = "" if info.local else name
+        if key not in self.model_gates:
+            usual = LOCAL_REQUESTS if info.local else CLOUD_REQUESTS
+            self.model_gates[key] = ModelGate(self.config.model.max_concurrency or usual)
+        return self.model_gates[key]
 
     def breaker(self, tool: str) -> Breaker:
         """The tool's breaker, shared by all sessions because its peer is."""

@@ -42,7 +42,8 @@ async def summarise(
         stream=session.stream,
     )
     try:
-        await in_time(shared, turn, shared.model_gate.enter())
+        gate = shared.asking_gate(session.info, session.model.name)
+        await in_time(shared, turn, gate.enter())
         try:
             reply = await in_time(
                 shared,
@@ -53,7 +54,7 @@ async def summarise(
                 ),
             )  # fmt: skip
         finally:
-            shared.model_gate.leave()
+            gate.leave()
     except ModelError as error:
         _failed(session, str(error))
         return None

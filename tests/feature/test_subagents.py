@@ -17,6 +17,7 @@ import trajectories as t
 from runner import Runner, ScriptedModel, SkillContext, TurnResult, hookimpl
 from runner.catalog.functions import as_skill
 from runner.events import Event
+from runner.model.base import ModelInfo
 from runner.record.resume import rebuild
 from runner.subagent import REPORT_CHARS
 from runner.types import Flags, Tool
@@ -705,6 +706,19 @@ def test_a_process_that_died_in_an_agents_payment_never_pays_again(tmp_path):
     other = run("pay it after all")
     assert "('pay', 'outcome_unknown'), ('agent', 'ok')" in other.stdout, other.stderr
     assert (tmp_path / "paid.txt").read_text() == "7\n"
+
+
+def test_models_of_this_machine_share_their_requests_and_every_other_has_its_own(tmp_path):
+    async def main() -> None:
+        async with Runner(model=ScriptedModel({}), config=t.config(tmp_path)) as runner:
+            gate = runner.shared.asking_gate
+            here, there = ModelInfo(name="x", local=True), ModelInfo(name="x")
+            assert gate(here, "ollama/a") is gate(here, "ollama/b")
+            assert gate(there, "openai/a") is not gate(there, "anthropic/b")
+            assert (gate(here, "ollama/a").limit, gate(there, "openai/a").limit) == (1, 5)
+            assert gate(runner.info, runner.info.name) is runner.shared.model_gate
+
+    asyncio.run(main())
 
 
 # A planner and its executors
