@@ -128,8 +128,10 @@ def _within(
     order = sorted(tools.values(), key=lambda t: t.name not in session.found)
     offered: dict[str, Tool] = {}
     for tool in order:
+        if len(offered) >= most - 1:
+            break  # of ten thousand tools only these are weighed
         cost = spec_tokens(tool)
-        if len(offered) < most - 1 and cost <= room:
+        if cost <= room:
             offered[tool.name] = tool
             room -= cost
     return offered, {n: t for n, t in tools.items() if n not in offered}

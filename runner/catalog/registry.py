@@ -144,11 +144,18 @@ class Registry:
 
 @contextlib.contextmanager
 def _without_collection() -> Iterator[None]:
-    """Thousands of long-lived objects are made: collecting meanwhile costs a fifth and frees none."""
+    """Thousands of long-lived objects are made: collecting meanwhile costs a fifth and frees none.
+
+    Afterwards they count as old, so that the next collection does not walk them all at once. A
+    host that has frozen objects of its own keeps them frozen.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if enabled:
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
