@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sqlite3
 import stat
 import unicodedata
 import uuid
@@ -13,6 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from .builtins import built_in
 from .calls.attempt import BuiltInContext
@@ -134,11 +134,14 @@ class MemoryStore:
         if not self._path.exists():
             return False
         with self._opened() as db:
-            return db.execute("DELETE FROM memories WHERE key = ?", (key,)).rowcount > 0
+            gone: int = db.execute("DELETE FROM memories WHERE key = ?", (key,)).rowcount
+            return gone > 0
 
     @contextmanager
-    def _opened(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
+    def _opened(self, *, create: bool = False) -> Iterator[Any]:
         """A connection with its table, in one transaction. Whatever is wrong is one `RecordError`."""
+        import sqlite3  # 7 ms that most runs never need
+
         try:
             if create:
                 self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -247,10 +250,12 @@ def _make_private(path: Path) -> None:
         os.close(handle)
 
 
-def _what_is_wrong(path: Path, error: OSError | sqlite3.Error) -> str:
+def _what_is_wrong(path: Path, error: Exception) -> str:
+    from sqlite3 import DatabaseError, OperationalError
+
     if "locked" in str(error):
         return f"{path}: another process has been writing for {BUSY_SECONDS:g} s; try again"
-    if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+    if isinstance(error, DatabaseError) and not isinstance(error, OperationalError):
         return f"{path}: this is no memory that can be read ({error}); move the file away to begin a new one"
     return f"{path}: the memory cannot be used ({error})"
 
