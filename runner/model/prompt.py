@@ -86,7 +86,8 @@ def tool_line(tool: Tool, *, compact: bool) -> str:
     if compact:
         text = text.split(". ")[0][:160]
     notes = "" if compact else _parameter_notes(properties)
-    return f"- {tool.name}({shown}) — {text}{notes}"
+    asked = f" {ONLY_ASKED}" if tool.flags.destructive else ""
+    return f"- {tool.name}({shown}) — {text}{notes}{asked}"
 
 
 def _parameter_notes(properties: JSON) -> str:

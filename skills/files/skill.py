@@ -60,25 +60,23 @@ def edit_file(
     ctx: SkillContext,
     all: bool = False,  # noqa: A002 - the plainest word for a model
 ) -> str:
-    """Replaces a text that occurs exactly once, or every occurrence.
+    """Replaces a text that occurs exactly once, or every occurrence; no old text adds at the end.
 
-    Who knows a text that occurs exactly once need not have read the file; every occurrence of a
-    text that nobody looked at is another matter.
+    Who knows the text to replace need not have read the file, but must not have read another one.
     """
     file = ctx.path(path, write=True)
     _existing(path, ctx)
-    reason = ctx.stale(path)
-    if "changed" in reason:
+    if "changed" in (reason := ctx.stale(path)):
         raise ToolError(f"not edited: {reason}. Call read_file with path {path!r} first.")
     if old == new:
         raise ToolError("not edited: old and new are the same text")
     text = decoded(path, ctx.read_bytes(path))
+    if not old:
+        return _added(path, text, new, ctx)
     found = list(_pattern(old).finditer(text.content))
     numbers = [text.content.count("\n", 0, match.start()) + 1 for match in found]
     if not found:
         raise ToolError(f"not edited: {_why_not_found(path, old, text)}")
-    if len(found) > 1 and reason:
-        raise ToolError(f"not edited: the old text occurs {len(found)} times and {reason}.")
     if len(found) > 1 and not all:
         raise ToolError(
             f"not edited: the old text occurs {len(found)} times, at lines {_some(numbers)}. "
@@ -87,6 +85,16 @@ def edit_file(
     ctx.write_bytes(path, _replaced(path, text, old, new))
     return (
         f"edited {name_of(ctx, file.resolve())}: {len(found)} replaced, at lines {_some(numbers)}"
+    )
+
+
+def _added(path: str, text: Text, new: str, ctx: SkillContext) -> str:
+    """The new text as further lines of the file."""
+    between = "\n" if text.content and not text.content.endswith(("\n", "\r")) else ""
+    added = (between + new.replace("\r\n", "\n").rstrip("\n") + "\n").replace("\n", text.newline)
+    ctx.write_bytes(path, _encoded(path, text, text.content + added))
+    return (
+        f"added {len(lines_of(new))} lines at the end of {name_of(ctx, ctx.path(path).resolve())}"
     )
 
 
@@ -116,7 +124,10 @@ def _pattern(old: str) -> re.Pattern[str]:
 
 def _replaced(path: str, text: Text, old: str, new: str) -> bytes:
     replacement = new.replace("\r\n", "\n").replace("\n", text.newline)
-    content = _pattern(old).sub(lambda _match: replacement, text.content)
+    return _encoded(path, text, _pattern(old).sub(lambda _match: replacement, text.content))
+
+
+def _encoded(path: str, text: Text, content: str) -> bytes:
     try:
         return text.encoded(content)
     except UnicodeEncodeError as error:

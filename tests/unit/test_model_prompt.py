@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -65,6 +66,13 @@ def test_a_tools_line_has_types_and_what_may_be_left_out():
     assert line.startswith('- look(path: string, how?: "up"|"down", tags?: [string]) — Reads')
     assert "path: Where" in line
     assert "Where" not in tool_line(tool("look"), compact=True)
+
+
+def test_a_tool_that_destroys_says_when_it_may_be_used():
+    wipe = replace(tool("wipe"), flags=Flags(destructive=True))
+    for compact in (True, False):
+        assert "only when the task asks" in tool_line(wipe, compact=compact)
+        assert "only when the task asks" not in tool_line(tool("look"), compact=compact)
 
 
 @pytest.mark.parametrize("compact", [True, False])

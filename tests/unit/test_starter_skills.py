@@ -241,7 +241,7 @@ def test_an_unread_or_changed_file_is_not_overwritten(project):
     assert files.write_file("README.md", "mine\n", ctx) == "replaced README.md, 1 lines"
 
 
-def test_an_edit_of_a_text_that_occurs_once_needs_no_reading_but_no_change_since_either(project):
+def test_an_edit_needs_no_reading_before_but_no_change_after_one_either(project):
     ctx = context(project)
     assert "at lines 2" in files.edit_file("docs/setup.md", "port: 80", "port: 81", ctx)
     with (project / "docs/setup.md").open("a") as file:
@@ -250,11 +250,21 @@ def test_an_edit_of_a_text_that_occurs_once_needs_no_reading_but_no_change_since
         files.edit_file("docs/setup.md", "port: 81", "port: 82", ctx)
 
 
+def test_an_empty_old_text_adds_lines_at_the_end(tmp_path):
+    for before, after in [
+        (b"one\n", b"one\ntwo\n"),
+        (b"one", b"one\ntwo\n"),
+        (b"one\r\n", b"one\r\ntwo\r\n"),
+        (b"", b"two\n"),
+    ]:
+        (tmp_path / "a.txt").write_bytes(before)
+        ctx = context(tmp_path)
+        assert files.edit_file("a.txt", "", "two", ctx) == "added 1 lines at the end of a.txt"
+        assert (tmp_path / "a.txt").read_bytes() == after
+
+
 def test_an_edit_needs_exactly_one_match_unless_all_is_set(project):
     ctx = context(project)
-    with pytest.raises(ToolError, match=r"occurs 2 times and .*not read"):
-        files.edit_file("docs/setup.md", "API_KEY=a", "X", ctx, all=True)
-    files.read_file("docs/setup.md", ctx)
     assert "at lines 2" in files.edit_file("docs/setup.md", "port: 80", "port: 81", ctx)
     with pytest.raises(ToolError, match="occurs 2 times, at lines 1, 3"):
         files.edit_file("docs/setup.md", "API_KEY=a", "X", ctx)
