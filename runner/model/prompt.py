@@ -19,6 +19,7 @@ CATALOGUE_HEAD = "Skills with instructions; open one with use_skill before doing
 _DESCRIPTION_CHARS = (1024, 400, 250, 160, 120, 80, 40, 0)
 _SHORTENED = "(Descriptions are shortened to fit; open a skill to read it whole.)"
 _LEFT_OUT = "({:,} more skills are not listed here for want of room; find them with tool_search.)"
+ONLY_ASKED = "[only when the task asks for it]"
 
 CONVENTIONS = """\
 You are a careful assistant. You work with tools inside one folder, the workspace; paths are relative to it.
