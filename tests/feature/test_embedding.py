@@ -8,6 +8,8 @@ import json
 import re
 import subprocess
 import sys
+import threading
+import time
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -400,8 +402,6 @@ def test_events_are_the_lines_of_the_record_and_results_what_json_prints(tmp_pat
 
 def test_many_sessions_some_cancelled_some_hanging_leave_nothing_behind(tmp_path):
     """100 sessions through 5 slots; a fifth is cancelled, a tenth hangs in a tool until its deadline."""
-    import threading
-    import time
 
     def hang() -> str:
         """Hangs."""
@@ -449,6 +449,62 @@ def test_many_sessions_some_cancelled_some_hanging_leave_nothing_behind(tmp_path
     while threading.active_count() > before + 1 and time.monotonic() < deadline:
         time.sleep(0.02)
     assert threading.active_count() <= before + 1
+
+
+def test_the_board_shows_what_runs_waits_rests_and_is_wrong(tmp_path):
+    started = threading.Event()
+    release = threading.Event()
+
+    def work() -> str:
+        """Works until it is told to stop."""
+        started.set()
+        release.wait(10)
+        return "worked"
+
+    def broken() -> str:
+        """Crashes."""
+        raise RuntimeError("no")
+
+    (tmp_path / "skills/bad").mkdir(parents=True)
+    (tmp_path / "skills/bad/skill.toml").write_text("manifest = 1\n")
+    config = t.config(
+        tmp_path,
+        paths={"skills": ["skills"]},
+        limits={"slots": 1},
+        breaker={"failures": 1},
+        loop={"warn": 9, "refuse": 10, "stop": 11},
+    )
+
+    async def main() -> dict[str, Any]:
+        model = ScriptedModel(
+            {"replies": [t.call("broken"), t.call("work"), t.say("a"), t.say("b")]}
+        )
+        async with Runner(model=model, skills=[work, broken], config=config) as runner:
+            first = asyncio.create_task(runner.run("x", session="s1"))
+            second = asyncio.create_task(runner.run("y", session="s2"))
+            async with asyncio.timeout(5):
+                while not started.is_set():  # noqa: ASYNC110 - set on a worker thread
+                    await asyncio.sleep(0.005)
+            board = runner.status()
+            release.set()
+            await asyncio.gather(first, second)
+            assert runner.status()["calls"] == []
+            return board
+
+    board = asyncio.run(main())
+    assert json.loads(json.dumps(board)) == board
+    assert board["slots"] == {"limit": 1, "used": 1, "waiting": 1}
+    assert [(s["id"], s["running"], s["iteration"]) for s in board["sessions"]] == [
+        *(("s1", True, 2), ("s2", True, 0))
+    ]
+    (call,) = board["calls"]
+    assert (call["session"], call["tool"]) == ("s1", "work")
+    assert list(board["breakers"]) == ["broken"]
+    assert [gate["used"] for gate in board["gates"].values()] == [1]
+    (problem,) = board["skills"]["problems"]
+    assert (problem["name"], problem["state"]) == ("bad", "failed")
+    assert "skill.toml" in problem["reason"]
+    assert board["watch"] == "off"
 
 
 # What the pages say

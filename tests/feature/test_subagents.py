@@ -492,6 +492,27 @@ def test_a_role_with_a_skill_nobody_has_is_a_warning(tmp_path):
     assert asyncio.run(main()) == ["agents.reader.skills: there is no skill 'fils'"]
 
 
+def test_a_role_sees_only_the_instructions_of_its_own_skills(tmp_path):
+    for name in ("mine", "other"):
+        folder = tmp_path / "skills" / name
+        folder.mkdir(parents=True)
+        front = f"---\nname: {name}\ndescription: How {name} is done.\n---\n"
+        (folder / "SKILL.md").write_text(f"{front}Do {name}.\n")
+    tables = {"agents": {"narrow": {"skills": ["mine"]}}, "paths": {"skills": ["skills"]}}
+    child = [
+        t.call("use_skill", name="mine"),
+        t.call("use_skill", name="other"),
+        t.call("read_skill_file", name="other", path="SKILL.md"),
+        t.say("done"),
+    ]
+    played = play(tmp_path, [agent(agent="narrow"), t.say("ok")], child, skills=[], tables=tables)
+    kinds = [e["kind"] for e in played.of("tool.finished") if e["session"] != "s1"]
+    assert kinds == ["ok", "failed", "failed"]
+    assert "How mine is done" in played.of_child()[0].messages[0].content
+    assert "How other is done" not in str(played.of_child())
+    assert "How other is done" in played.requests[0].messages[0].content
+
+
 @pytest.mark.parametrize(
     ("policy", "role", "kind"),
     [
