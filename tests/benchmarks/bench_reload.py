@@ -14,12 +14,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
-sys.path.insert(0, str(HERE.parent / "feature"))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from saves import SAVES
 from skill_kit import one_tool, write
-from test_reload import SAVES
 
 from runner.catalog.registry import Registry
 from runner.catalog.watcher import Watcher

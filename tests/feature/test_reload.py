@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from saves import SAVES
 from skill_kit import call, one_tool, registry, write
 
 from runner.catalog.registry import Registry
@@ -51,86 +52,6 @@ def until(condition: Callable[[], bool], seconds: float = 4.0) -> None:
 
 def answers(found: Registry, value: int) -> bool:
     return "pick" in found.snapshot.tools and call(found, "pick") == value
-
-
-def in_place(file: Path, text: str) -> None:
-    file.write_text(text)
-
-
-def atomic(file: Path, text: str) -> None:
-    beside = file.with_name(f".{file.name}.tmp")
-    beside.write_text(text)
-    beside.replace(file)
-
-
-def atomic_from_elsewhere(file: Path, text: str) -> None:
-    elsewhere = file.parents[2] / "made-elsewhere.py"
-    elsewhere.write_text(text)
-    elsewhere.replace(file)
-
-
-def jetbrains(file: Path, text: str) -> None:
-    new, old = (
-        file.with_name(f"{file.name}___jb_tmp___"),
-        file.with_name(f"{file.name}___jb_old___"),
-    )
-    new.write_text(text)
-    file.rename(old)
-    new.rename(file)
-    old.unlink()
-
-
-def vim(file: Path, text: str) -> None:
-    probe = file.with_name("4913")
-    probe.touch()
-    probe.unlink()
-    backup = file.with_name(f"{file.name}~")
-    file.rename(backup)
-    file.write_text(text)
-    backup.unlink()
-
-
-def sed(file: Path, text: str) -> None:
-    subprocess.run(["sed", "-i", f"s/return .*/return {text.rsplit(maxsplit=1)[-1]}/", str(file)], check=True)
-
-
-def deleted_and_made(file: Path, text: str) -> None:
-    file.unlink()
-    file.write_text(text)
-
-
-def in_pieces(file: Path, text: str) -> None:
-    with file.open("w") as handle:
-        for character in text:
-            handle.write(character)
-            handle.flush()
-
-
-def same_time_as_before(file: Path, text: str) -> None:
-    before = file.stat()
-    file.write_text(text)
-    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-
-
-def an_hour_ago(file: Path, text: str) -> None:
-    beside = file.with_name("new.tmp")
-    beside.write_text(text)
-    os.utime(beside, (time.time() - 3600, time.time() - 3600))
-    beside.replace(file)
-
-
-SAVES = [
-    in_place,
-    atomic,
-    atomic_from_elsewhere,
-    jetbrains,
-    vim,
-    sed,
-    deleted_and_made,
-    in_pieces,
-    same_time_as_before,
-    an_hour_ago,
-]
 
 
 @pytest.mark.parametrize("save", SAVES, ids=lambda save: save.__name__)
