@@ -28,6 +28,7 @@ from .progress import Live, Progress
 from .text import seconds
 
 log = get_logger()
+_MOST_WARNINGS = 8  # failed skills named one by one
 EXIT_CODES = {
     Status.COMPLETED: 0,
     Status.FAILED: 1,
@@ -178,9 +179,11 @@ class OneTurn:
         for text in runner.warnings:
             if text not in self._warned:
                 self._console.warn(text)
-        for skill in runner.shared.registry.snapshot.skills:
-            if skill.state == "failed":
-                self._console.warn(f"skill {skill.name!r} is left out: {skill.reason}")
+        failed = [s for s in runner.shared.registry.snapshot.skills if s.state == "failed"]
+        for skill in failed[:_MOST_WARNINGS]:
+            self._console.warn(f"skill {skill.name!r} is left out: {skill.reason}")
+        if (more := len(failed) - _MOST_WARNINGS) > 0:
+            self._console.warn(f"{more} more skills are left out; see: runner skills list")
 
     def _listen(self, event: Event) -> None:
         log.info(event.type, turn=event.turn, iteration=event.iteration, **event.data)

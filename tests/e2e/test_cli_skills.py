@@ -170,3 +170,13 @@ def test_findings_are_coloured_on_a_terminal_and_json_never_is(project):
     shown = on_a_terminal(project, "skills", "check", columns=200)
     assert "bad/skill.toml: \x1b[31;1merror\x1b[0m: " in shown
     assert json.loads(on_a_terminal(project, "skills", "check", "--json"))
+
+
+def test_a_run_names_a_few_failed_skills_and_counts_the_rest(project):
+    write(project.folder / "skills", {f"bad-{n:02}/SKILL.md": "no front matter" for n in range(30)})
+    write(project.folder, {"s.json": '{"replies": [{"text": "hello"}]}'})
+    done = project("run", "hi", "--model", "scripted/s.json")
+    assert (done.code, done.out) == (0, "hello\n")
+    assert "warning: skill 'bad-07' is left out: skills/bad-07/SKILL.md:1" in done.err
+    assert "bad-08" not in done.err
+    assert "warning: 22 more skills are left out; see: runner skills list\n" in done.err
