@@ -13,6 +13,7 @@ from ..model.scripted import ScriptedModel
 from ..runner import Runner
 from .approval import approver
 from .common import Common
+from .logs import configure
 from .options import command
 from .run import OneTurn
 from .text import one_line
@@ -36,6 +37,7 @@ def call(common: Common, tool: str, arguments: str, as_json: bool, yes: bool) ->
 
     -v shows each gate as it is passed. Exit: 0 a result, 1 an error as result.
     """
+    configure(common.console, verbose=max(0, common.verbose - 1))  # -v has lines of its own here
     config = common.load(
         watch={"backend": "off"},
         limits={"max_offered_tools": 1_000_000},
