@@ -177,7 +177,11 @@ async def _asked(
     await turn.wait(shared.asking.acquire())  # one question at a time, whichever session asks
     try:
         session.emit(
-            "approval.asked", call_id=call.id, tool=tool.name, capability=verdict.capability
+            "approval.asked",
+            call_id=call.id,
+            tool=tool.name,
+            capability=verdict.capability,
+            reason=verdict.reason,
         )
         decision, why = await _answer(shared, session, turn, call, tool)
         session.emit(

@@ -134,11 +134,12 @@ class Policy:
         verdicts = [self._need(need, tool, arguments, paths, ruled) for need in _needs(tool)]
         if not verdicts or (ruled is not None and ruled.action == "ask"):
             verdicts.append(ruled or Verdict("allow"))
+        # Special questions come first of equals: a yes for the ordinary one is no answer to them.
         if extracted and tool.flags.destructive:
             why = f"{tool.name} is destructive and the call was found in the model's text"
-            verdicts.append(Verdict("ask", "", why))
+            verdicts.insert(0, Verdict("ask", "extracted", why))
         if protected and any(need.startswith("fs.write") for need in _needs(tool)):
-            verdicts.append(self._protected(tool, paths, protected))
+            verdicts.insert(0, self._protected(tool, paths, protected))
         return strictest(*verdicts)
 
     def unmatched(self, tool_names: Iterable[str]) -> list[str]:
@@ -208,7 +209,7 @@ class Policy:
                 scope = self._scope("fs.write", name)
                 if scope is None or scope.action != "allow":
                     where = f"{name!r} is below {folder.name}/, which holds the runner's own files"
-                    return Verdict("ask", "fs.write", where)
+                    return Verdict("ask", f"fs.write:{folder.name}", where)
         return Verdict("allow")
 
 

@@ -10,7 +10,7 @@ import pytest
 import turn_kit as k
 from skill_kit import one_tool, write
 
-from runner import Decision, hookimpl
+from runner import Decision, SkillContext, hookimpl
 from runner.catalog.registry import Registry
 from runner.loop import MOST_CALLS
 
@@ -286,6 +286,33 @@ def test_yes_for_the_session_is_not_asked_again_now_or_in_the_next_turn(tmp_path
         assert person.asked == ["a"]
 
     k.go(test)
+
+
+def test_yes_for_the_session_does_not_cover_the_runners_own_files(tmp_path):
+    def save(path: str, ctx: SkillContext) -> str:
+        ctx.write_bytes(path, b"x")
+        RAN.append(path)
+        return "ok"
+
+    answers = iter(["allow_session", "deny"])
+
+    async def person(_call, _tool, _session):
+        return next(answers)
+
+    places = ["a.txt", "b.txt", "config/runner.toml"]
+    (tmp_path / "config").mkdir()
+    made = k.run(
+        tmp_path,
+        [k.calls(*(("save", {"path": p}) for p in places)), k.say("x")],
+        k.tool(save, permissions=("fs.write",)),
+        approver=person,
+        **ASK,
+    )
+    assert made.kinds == ["ok", "ok", "denied"]
+    assert places[:2] == RAN
+    asked = made.of("approval.asked")
+    assert [one["capability"] for one in asked] == ["fs.write", "fs.write:config"]
+    assert "runner's own files" in asked[1]["reason"]
 
 
 def test_yes_for_one_session_says_nothing_for_another(tmp_path):
