@@ -129,6 +129,7 @@ FILES: Mapping[str, tuple[Mapping[str, Text], str]] = {
     ),
     "no-manifest": ({"tool.py": "x = 1\n"}, "failed"),
     "too-deep": ({"inner/SKILL.md": page("inner")}, "failed"),
+    "far-too-deep": ({"a/b/c/SKILL.md": page("c"), "docs/x.txt": ""}, "failed"),
     "module-nul": ({"skill.toml": NATIVE, "skill.py": b"x = '\x00'\n"}, "failed"),
     "module-latin1": ({"skill.toml": NATIVE, "skill.py": b"x = '\xe9'\n"}, "failed"),
     "module-huge": ({"skill.toml": NATIVE, "skill.py": "x = 1\n" * 400_000}, "failed"),
@@ -174,7 +175,7 @@ def make_ignored(root: Path) -> None:
     """What is no skill and must not be listed: files, hidden folders, packages of other programs."""
     write(root, {"README.md": page(), "skill.toml": NATIVE, ".hidden/SKILL.md": page("hidden")})
     write(root, {"node_modules/SKILL.md": page("pkg"), "__pycache__/SKILL.md": page("cache")})
-    write(root, {"docs/notes/readme.txt": "x", "deep/a/b/c/d/e/f/SKILL.md": page("f")})
+    write(root, {"docs/notes/readme.txt": "x", "deep/a/b/c/d/e/f/g/SKILL.md": page("g")})
     (root / "nothing").mkdir()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# ruff: noqa: PTH100, PTH119, PTH208  # names as text: Path objects would be half the time
+# ruff: noqa: PTH100, PTH119  # names as text: Path objects would be half the time
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from .skill import Form, Origin, Skill
 from .source import Listing
 
 MAX_FOLDERS = 20_000
-MAX_LOOKED_INTO = 50
+MAX_LOOKED_INTO = 60  # folders below one that is no skill itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,19 +150,33 @@ def _without_manifest(place: Place, listing: Listing) -> Built | None:
     modules = [name for name in listing.modules if "/" not in name]
     if modules:
         raise SkillError(f"no manifest beside {modules[0]}; add skill.toml, see: runner skills new")
-    for folder in listing.folders[:MAX_LOOKED_INTO]:
+    if nested := _nested(place.folder, listing.folders):
+        folder = nested.rpartition("/")[0]
+        levels = "one level" if "/" not in folder else f"{folder.count('/') + 1} levels"
+        above = f"{place.shown}/{folder}".rpartition("/")[0]
+        raise SkillError(
+            f"{nested} lies {levels} too deep; move the folder {folder} up, or add {above!r} to "
+            "[paths] skills"
+        )
+    return None
+
+
+def _nested(top: str, folders: Sequence[str]) -> str:
+    """The first manifest below a folder that is no skill, as a path inside it; empty when none."""
+    queue = list(folders)
+    for folder in queue:
         try:
-            names = os.listdir(f"{place.folder}/{folder}")
+            with os.scandir(f"{top}/{folder}") as entries:
+                listed = sorted((e.name, e.is_dir(follow_symlinks=False)) for e in entries)
         except OSError:
             continue
-        nested = next(
-            (n for n in names if n.lower() in {"skill.toml", "skill.json", "skill.md"}), None
-        )
-        if nested:
-            raise SkillError(
-                f"{folder}/{nested} lies one level too deep; move the folder {folder} up"
-            )
-    return None
+        for name, is_folder in listed:
+            if name.lower() in {"skill.toml", "skill.json", "skill.md"}:
+                return f"{folder}/{name}"
+            deep = folder.count("/") >= source.MAX_DEPTH or len(queue) >= MAX_LOOKED_INTO
+            if is_folder and not deep and name[0] != "." and name not in source.SKIPPED:
+                queue.append(f"{folder}/{name}")
+    return ""
 
 
 def _failed(place: Place, listing: Listing, number: int, reason: str) -> Skill:
