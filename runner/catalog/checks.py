@@ -107,7 +107,8 @@ def _by_state(skill: Skill) -> tuple[list[str], list[str]]:
         case "failed" | "stale":
             return [skill.reason], []
         case "ineligible" | "shadowed":
-            return [], [f"{skill.state}: {skill.reason}"]
+            told = skill.reason.startswith(skill.state)
+            return [], [skill.reason if told else f"{skill.state}: {skill.reason}"]
         case _:
             return [], []
 
@@ -127,7 +128,7 @@ def _wrong(skill: Skill, among: Sequence[Skill], hookspecs: HookSpecs) -> list[s
 
 
 def _could_be_better(skill: Skill) -> list[str]:
-    found = lint.description(skill.description) if skill.form == "agent-skill" else []
+    found = lint.page(skill.description) if skill.form == "agent-skill" else []
     for tool in skill.tools:
         found += lint.tool(tool)
         found += [

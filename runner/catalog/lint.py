@@ -15,6 +15,7 @@ _LIMITS = re.compile(
     r"per|until|exactly|\d+)\b",
     re.IGNORECASE,
 )
+_NO_LIMIT = "the description names no limit; add what it cannot do, or 'at most …', 'only …'"
 
 
 def tool(found: Tool) -> list[str]:
@@ -27,6 +28,11 @@ def tool(found: Tool) -> list[str]:
     return [f"tool {found.name!r}: {text}" for text in said]
 
 
+def page(text: str) -> list[str]:
+    """What the description of an Agent Skill does not say; its limits may stand in its body."""
+    return [fault for fault in description(text) if fault != _NO_LIMIT]
+
+
 def description(text: str) -> list[str]:
     """What a description does not say."""
     if _foreign(text):
@@ -37,9 +43,7 @@ def description(text: str) -> list[str]:
     if not _WHEN.search(text):
         found.append("the description does not say when to use it; add 'Use it when …' or 'For …'")
     if not _LIMITS.search(text):
-        found.append(
-            "the description names no limit; add what it cannot do, or 'at most …', 'only …'"
-        )
+        found.append(_NO_LIMIT)
     if len(text) > _LONG:
         found.append(
             f"the description is longer than {_LONG} characters; it is sent with every request"

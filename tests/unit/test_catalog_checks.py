@@ -187,3 +187,23 @@ def test_checking_a_hanging_import_ends(tmp_path):
     began = time.monotonic()
     assert any("did not end within" in str(x) for x in check(made))
     assert time.monotonic() - began < 5
+
+
+def test_the_limits_of_an_agent_skill_may_stand_in_its_body(tmp_path):
+    text = "---\nname: notes\ndescription: {}\n---\n# How\n"
+    write(
+        tmp_path / "s",
+        {"notes/SKILL.md": text.format("Keeps notes. Use it when asked to keep one.")},
+    )
+    assert lines([tmp_path / "s"]) == []
+    write(tmp_path / "s", {"notes/SKILL.md": text.format("Keeps notes in files of the workspace")})
+    (finding,) = lines([tmp_path / "s"])
+    assert "does not say when to use it" in finding
+
+
+def test_a_shadowed_skill_is_named_once(tmp_path):
+    page = "---\nname: same\ndescription: Keeps notes. Use it when asked to.\n---\n"
+    write(tmp_path / "s", {"a/SKILL.md": page, "b/SKILL.md": page})
+    told = [line for line in lines([tmp_path / "s"]) if "warning: shadowed" in line]
+    assert len(told) == 1
+    assert ": warning: shadowed by " in told[0]
