@@ -78,7 +78,7 @@ class Turn:
     used: dict[str, JSON] = field(default_factory=dict)
     outer: Outer | None = None
     helpers: set[Callable[[], Any]] = field(default_factory=set)
-    alike: dict[str, asyncio.Lock] = field(default_factory=dict)  # equal calls run one by one
+    alike: dict[str, asyncio.Future[None]] = field(default_factory=dict)  # equal calls, one by one
     _cancellers: set[Callable[[], Any]] = field(default_factory=set)
     _patient_until: float = 0.0
 

@@ -9,7 +9,7 @@ import asyncio
 from typing import Any
 
 from ..state import SessionState, Shared, Turn, TurnCancelled
-from ..types import KIND_RULES, Admitted, Kind, Tool, ToolResult
+from ..types import KIND_RULES, Admitted, Kind, Outcome, Returned, Tool, ToolResult
 from .aside import degraded, reconciled
 from .attempt import Attempt, run_attempt
 from .breaker import Refusal
@@ -30,12 +30,14 @@ async def execute(
     try:
         if tool.flags.read_only and not tool.flags.once_per_turn:
             return await _keyed(run)
-        alike = turn.alike.setdefault(fingerprint, asyncio.Lock())
-        await turn.wait(alike.acquire(), call.id)
+        while (before := turn.alike.get(fingerprint)) is not None:
+            await turn.wait(asyncio.shield(before), call.id)
+        done = turn.alike[fingerprint] = asyncio.get_running_loop().create_future()
         try:
             return await _keyed(run)
         finally:
-            alike.release()
+            del turn.alike[fingerprint]
+            done.set_result(None)
     except TurnCancelled:
         return _cancelled(run)
     finally:
@@ -142,12 +144,14 @@ async def _watched(run: Run) -> Ruling:
     try:
         return await _attempts(run)
     finally:
-        _note_changes(run, before, await turn.see_out(workers.run(take)))
+        looking = workers.submit(lambda _job: take()).future
+        _note_changes(run, before, await turn.see_out(looking))
 
 
-def _note_changes(run: Run, before: Snapshot, after: Snapshot | None) -> None:
+def _note_changes(run: Run, before: Snapshot, looked: Outcome | None) -> None:
+    after = looked.value if isinstance(looked, Returned) else None
     if after is None:
-        run.notes.append("[Workspace Changes] not looked at: the turn was cancelled")
+        run.notes.append("[Workspace Changes] unknown: the workspace could not be looked at")
         return
     changes = diff(before, after)
     if not changes:
