@@ -12,7 +12,7 @@ from .assemble import Terms
 from .discovery import Built, Place
 from .source import Listing
 
-EXAMINED_AT_ONCE = 500  # modules compiled by one scan or refresh; the next one goes on
+EXAMINED_AT_ONCE = 200  # modules compiled by one scan or refresh; the next one goes on
 
 
 class Fresh:
