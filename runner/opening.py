@@ -19,7 +19,7 @@ from .memory import asks_to_remember
 from .model.base import Model, ModelInfo
 from .record.resume import Rebuilt, rebuild
 from .record.trajectory import Trajectory, check_id, file_of
-from .state import Reporter, SessionState, Shared, Turn
+from .state import Reporter, SessionState, Shared, Turn, working_folder
 from .types import Message
 
 DEFAULT_WINDOW = 8192  # tokens, when neither the config nor the server says
@@ -132,6 +132,8 @@ def begin_turn(shared: Shared, session: SessionState, goal: str) -> Turn:
     c = session.config
     now = shared.clock()
     session.turns += 1
+    if not shared.in_flight and not shared.abandoned:
+        shared.home = working_folder()  # the host may have moved, no skill can have
     turn = Turn(
         number=session.turns,
         goal=goal,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections import Counter
@@ -347,6 +348,7 @@ class Shared:
     loaded: set[tuple[str, int]] = field(default_factory=set)  # skill and generation
     stuck: Counter[str] = field(default_factory=Counter)  # calls past their deadline, by skill
     abandoned: dict[int, tuple[str, Job]] = field(default_factory=dict)
+    home: str = ""  # the process's working folder, while calls run
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     built_ins: dict[str, Tool] = field(default_factory=dict)
     spills: Path = Path()
@@ -378,6 +380,14 @@ class Shared:
         if key not in self.gates:
             self.gates[key] = Gate(tool.flags.places)
         return self.gates[key]
+
+
+def working_folder() -> str:
+    """The process's working folder; empty when there is none any more."""
+    try:
+        return os.getcwd()  # noqa: PTH109 - the path as a text, once per call
+    except FileNotFoundError:
+        return ""
 
 
 def _close(awaitable: Any) -> None:

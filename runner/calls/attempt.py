@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,12 +88,12 @@ async def run_attempt(
         if entry.asynchronous:
             return _Later(entry)
         job.began = shared.clock()
-        with _same_folder(name):
-            return compacted(_drained(_called(entry, arguments, context, job, attempt.printed)))
+        return compacted(_drained(_called(entry, arguments, context, job, attempt.printed)))
 
     name = attempt.tool.name
     job = shared.workers.submit(work, quick=name not in shared.slow)
     outcome = await _awaited(shared, session, turn, attempt, job)
+    _put_back(shared, name)
     if job.began is not None and shared.clock() - job.began < QUICK_SECONDS:
         shared.slow.discard(name)
     else:
@@ -159,24 +158,12 @@ def _copied(value: Any) -> Any:
     return [_copied(part) for part in value] if isinstance(value, list) else value
 
 
-@contextmanager
-def _same_folder(tool: str) -> Iterator[None]:
-    """The working folder belongs to the whole process: what a skill changed is put back."""
-    before = _folder()
-    try:
-        yield
-    finally:
-        if before and _folder() != before:
-            with suppress(OSError):
-                os.chdir(before)
-            log.warning("skill.moved_the_process", tool=tool, fix="use ctx.cwd or ctx.path()")
-
-
-def _folder() -> str:
-    try:
-        return os.getcwd()  # noqa: PTH109 - the path as a text, twice per call
-    except FileNotFoundError:
-        return ""
+def _put_back(shared: Shared, tool: str) -> None:
+    """The working folder belongs to the whole process: a skill that changed it has it changed back."""
+    if shared.home and working_folder() != shared.home:
+        with suppress(OSError):
+            os.chdir(shared.home)
+        log.warning("skill.moved_the_process", tool=tool, fix="use ctx.cwd or ctx.path()")
 
 
 def _drained(value: Any) -> Any:
@@ -225,6 +212,7 @@ def _watch_late(
 
     def late(outcome: Outcome) -> None:
         shared.abandoned.pop(id(job), None)
+        _put_back(shared, attempt.tool.name)
         shared.locks.release(attempt)
         if place is not None:
             place.leave()
