@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import RecordError
 from ..log import get_logger
 from ..skill import SkillContext
-from ..state import SessionState, Shared, Turn, TurnCancelled
+from ..state import SessionState, Shared, Turn, TurnCancelled, working_folder
 from ..types import JSON, Entry, Outcome, Raised, Returned, Tool
 from .compact import compacted
 from .files import Workspace
