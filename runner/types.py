@@ -244,9 +244,13 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The attempt raised, whatever it raised: a value here, never an exception of ours."""
+    """The attempt raised, whatever it raised: a value here, never an exception of ours.
+
+    `text` is what the error says about itself, asked where the skill's own code may run.
+    """
 
     error: BaseException
+    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

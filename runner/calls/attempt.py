@@ -14,7 +14,7 @@ from ..log import get_logger
 from ..skill import SkillContext
 from ..state import SessionState, Shared, Turn, TurnCancelled, working_folder
 from ..types import JSON, Entry, Outcome, Raised, Returned, Tool
-from .compact import compacted
+from .compact import compacted, drawn
 from .files import Workspace
 from .gate import Place
 from .output import Printed, printing
@@ -167,7 +167,9 @@ def _put_back(shared: Shared, tool: str) -> None:
 
 
 def _drained(value: Any) -> Any:
-    """A plain function may still answer with a coroutine: awaited here, on this thread."""
+    """A plain function may answer with a coroutine or an async generator: awaited on this thread."""
+    if inspect.isasyncgen(value):
+        value = drawn(value)
     if not inspect.iscoroutine(value):
         return value
     import asyncio

@@ -15,7 +15,7 @@ import math
 import os
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -63,6 +63,24 @@ class Compacted:
 def compacted(value: Any) -> Compacted:
     """The value with its text."""
     return Compacted(value, compact(value)[0])
+
+
+def said(error: BaseException) -> str:
+    """What an error says about itself. Runs its own code, which may do anything but raise."""
+    try:
+        return _text(str(error))[0]
+    except BaseException:  # noqa: BLE001 - a skill's own __str__ may raise anything
+        return f"<unprintable {type(error).__name__}>"
+
+
+async def drawn(items: AsyncIterator[Any]) -> list[Any]:
+    """The items of an async generator, as many as are drawn from a plain one."""
+    found = []
+    async for item in items:
+        found.append(item)
+        if len(found) == _MAX_DRAWN:
+            break
+    return found
 
 
 def compact(value: Any) -> tuple[str | None, bool]:

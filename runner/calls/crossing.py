@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import SkillError
 from ..skill import ToolError
 from ..types import JSON
-from .compact import compact
+from .compact import compact, said
 from .frames import MAX_BYTES, FrameTooLarge, pack
 
 _MESSAGE_CHARS = 20_000
@@ -36,7 +36,7 @@ def describe(error: BaseException) -> JSON:
     return {
         "name": type(error).__name__,
         "types": types,
-        "text": _text(error),
+        "text": said(error)[:_MESSAGE_CHARS],
         "retryable": isinstance(error, ToolError) and bool(error.retryable),
         "file": file,
         "line": line,
@@ -92,14 +92,6 @@ def _least_size(value: Any) -> int:
             elif type(part) in (list, tuple, dict):
                 total += 2 * len(part)
     return total
-
-
-def _text(error: BaseException) -> str:
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - a skill's own __str__ may raise
-        text = f"<unprintable {type(error).__name__}>"
-    return text[:_MESSAGE_CHARS]
 
 
 def _place(error: BaseException) -> tuple[str, int]:

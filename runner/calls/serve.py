@@ -19,6 +19,7 @@ from ..catalog.loader import Generation
 from ..errors import SkillError
 from ..skill import SkillContext
 from . import confine, crossing, frames
+from .compact import drawn
 
 _MANY_THREADS, _MANY_FILES = 8, 32
 _CHUNK = 65536
@@ -258,7 +259,7 @@ def _awaited(skill: _Skill, value: Any) -> Any:
     """A coroutine's result and an async generator's items; any other value as it is."""
 
     if inspect.isasyncgen(value):
-        value = _drawn(value)
+        value = drawn(value)
     if not inspect.iscoroutine(value):
         return value
 
@@ -267,15 +268,6 @@ def _awaited(skill: _Skill, value: Any) -> Any:
     if skill.runner is None:
         skill.runner = asyncio.Runner()
     return skill.runner.run(value)
-
-
-async def _drawn(items: Any) -> list[Any]:
-    found = []
-    async for item in items:
-        found.append(item)
-        if len(found) == 10_000:  # noqa: PLR2004 - as many as are drawn from a plain generator
-            break
-    return found
 
 
 def _streams_work() -> bool:

@@ -9,7 +9,7 @@ from ..errors import SkillError
 from ..skill import ToolError
 from ..state import TurnCancelled
 from ..types import KIND_RULES, Kind, Outcome, Raised, Returned, TimedOut, Tool
-from .compact import Compacted, compact
+from .compact import Compacted, compact, said
 from .crossing import ResultTooLarge
 
 _ABOUT_ARGUMENTS = (
@@ -63,8 +63,8 @@ def rule(tool: Tool, outcome: Outcome, limit: Limit) -> Ruling:
     match outcome:
         case Returned(value):
             return _returned(tool, value)
-        case Raised(error):
-            return _raised(tool, error)
+        case Raised(error, text):
+            return _raised(tool, error, said(error) if text is None else text)
         case TimedOut(ended=ended):
             return _timed_out(tool, limit, ended=ended)
 
@@ -96,8 +96,8 @@ def _returned(tool: Tool, value: object) -> Ruling:
     return Ruling(Kind.OK, text)
 
 
-def _raised(tool: Tool, error: BaseException) -> Ruling:
-    message = _message(error)
+def _raised(tool: Tool, error: BaseException, text: str) -> Ruling:
+    message = text or type(error).__name__
     if isinstance(error, TurnCancelled):
         return Ruling(Kind.CANCELLED, message)
     if isinstance(error, SkillError):
@@ -139,13 +139,6 @@ def _timed_out(tool: Tool, limit: Limit, *, ended: bool) -> Ruling:
         "you do anything about it; the same call is refused until that is known.",
         ended=ended,
     )
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return str(error) or type(error).__name__
-    except BaseException:  # noqa: BLE001 - a skill's own __str__ may raise anything
-        return f"<unprintable {type(error).__name__}>"
 
 
 def _where(error: BaseException) -> str:

@@ -14,16 +14,20 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
+from ..log import get_logger
 from ..skill import ToolError
 from ..types import Outcome, Raised, Returned, TimedOut
+from .compact import said
 
 IDLE_SECONDS = 30.0  # an idle thread ends after this, so that a burst leaves no threads behind
 # A quick function is waited for in place: handing a result over through the event loop costs 65 µs
 # where a lock costs 22 µs. The core loop is never held longer than this. It also lets calls that
 # may run together begin in the order they were asked for.
 PATIENCE_SECONDS = 0.000_1
+log = get_logger()
 NO_THREAD = "there is no thread to run it on ({}); make fewer calls at once, or try again later"
 
 
@@ -87,7 +91,7 @@ class Job:
         try:
             outcome = Returned(self._context.run(self._work, self))
         except BaseException as error:  # noqa: BLE001 - a skill's SystemExit is a value, never ours
-            outcome = Raised(error)
+            outcome = Raised(error, said(error))
         if os.getpid() != owner:
             os._exit(1)  # a forked copy of the host must not go on as the host
         self.deliver(outcome)
@@ -210,7 +214,11 @@ class SkillLoop:
         """Starts the coroutine there."""
         job = Job(make, asyncio.get_running_loop())
         loop = self._loop or self._start()
-        loop.call_soon_threadsafe(self._begin, loop, job, make)
+        try:
+            loop.call_soon_threadsafe(self._begin, loop, job, make)
+        except RuntimeError:  # a skill closed it
+            loop = self._start()
+            loop.call_soon_threadsafe(self._begin, loop, job, make)
         return job
 
     async def check(self) -> None:
@@ -219,37 +227,62 @@ class SkillLoop:
         if loop is None:
             return
         answered: asyncio.Future[None] = here.create_future()
-        loop.call_soon_threadsafe(here.call_soon_threadsafe, _answer, answered)
-        await asyncio.wait([answered], timeout=self.patience)
+        with suppress(RuntimeError):  # closed by a skill: no answer either
+            loop.call_soon_threadsafe(here.call_soon_threadsafe, _answer, answered)
+            await asyncio.wait([answered], timeout=self.patience)
         if not answered.done() and self._loop is loop:
             self._loop = None
             self.replaced += 1
-            asyncio.run_coroutine_threadsafe(_retire(), loop)
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(_retire_soon, loop)
 
     def close(self) -> None:
         """Stops the loop, if it still answers."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._loop = None
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(loop.stop)
 
     def _start(self) -> asyncio.AbstractEventLoop:
         loop = self._loop = asyncio.new_event_loop()
         threading.Thread(
-            target=_serve_loop, args=(loop,), name="runner-skill-loop", daemon=True
+            target=self._serve, args=(loop,), name="runner-skill-loop", daemon=True
         ).start()
         return loop
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Runs the loop until it is closed or replaced; a skill that stops it stops nobody else."""
+        asyncio.set_event_loop(loop)
+        wanted = True
+        while wanted:
+            try:
+                loop.run_forever()
+            except BaseException as error:  # noqa: BLE001 - a task that a skill left raised SystemExit
+                log.warning("skill.task_exited", error=type(error).__name__)
+            wanted = self._loop is loop and not loop.is_closed()
+        if not loop.is_closed():
+            _end_loop(loop)
 
     @staticmethod
     def _begin(
         loop: asyncio.AbstractEventLoop, job: Job, make: Callable[[Job], Coroutine[Any, Any, Any]]
     ) -> None:
         task = loop.create_task(_contained(job, make), context=job._context)  # noqa: SLF001 - one module
-        job.future.add_done_callback(lambda _f: loop.call_soon_threadsafe(_stop, job, task))
+
+        def settled(_: object) -> None:
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(_stop, job, task)
+
+        job.future.add_done_callback(settled)
 
 
 def _answer(answered: asyncio.Future[None]) -> None:
     if not answered.done():
         answered.set_result(None)
+
+
+def _retire_soon(loop: asyncio.AbstractEventLoop) -> None:
+    loop.create_task(_retire())
 
 
 async def _retire() -> None:
@@ -265,7 +298,7 @@ async def _contained(job: Job, make: Callable[[Job], Coroutine[Any, Any, Any]]) 
     try:
         outcome = Returned(await make(job))
     except BaseException as error:  # noqa: BLE001 - as on a worker thread
-        outcome = Raised(error)
+        outcome = Raised(error, said(error))
     job.deliver(outcome)
 
 
@@ -274,15 +307,11 @@ def _stop(job: Job, task: asyncio.Task[None]) -> None:
         task.cancel()
 
 
-def _serve_loop(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-    finally:
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        loop.run_until_complete(asyncio.sleep(0))
-        loop.close()
+def _end_loop(loop: asyncio.AbstractEventLoop) -> None:
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
 
 
 async def outcome_of(job: Job, timeout: float | None, load_timeout: float) -> Outcome | None:

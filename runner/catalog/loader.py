@@ -289,9 +289,18 @@ def _reason(error: BaseException, generation: Generation) -> str:
         if inside
         else ""
     )
-    text = str(error).replace(f"{generation.package}.", "").replace(generation.package, "the skill")
+    text = (
+        _said(error).replace(f"{generation.package}.", "").replace(generation.package, "the skill")
+    )
     hint = siblings.hint(error, generation.files)
     return f"{where}{type(error).__name__}{f': {text}' if text else ''}{hint}"
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException:  # noqa: BLE001  # the skill's own class; whoever waits must be told all the same
+        return "<unprintable>"
 
 
 def _context_parameter(function: Callable[..., Any]) -> str | None:

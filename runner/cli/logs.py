@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..log import get_logger
 from .console import Console
 from .text import one_line
 
@@ -24,6 +27,24 @@ def configure(console: Console, *, verbose: int = 0) -> None:
         logger.handlers[:] = [handler]
         logger.setLevel(level)
         logger.propagate = False
+    # Python would print a traceback, secrets included, about a thread or finaliser of a skill
+    threading.excepthook = lambda failed: _unhandled(failed, failed.thread)
+    sys.unraisablehook = lambda failed: _unhandled(failed, failed.object)
+
+
+def _unhandled(failed: Any, where: object) -> None:
+    if failed.exc_value is None or isinstance(failed.exc_value, SystemExit):
+        return
+    trace = failed.exc_traceback
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    at = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else ""
+    get_logger().warning(
+        "exception.unhandled",
+        where=getattr(where, "name", None) or type(where).__name__,
+        at=at,
+        error=f"{type(failed.exc_value).__name__}: {_text(failed.exc_value)}",
+    )
 
 
 def redact_with(redact: Callable[[str], str]) -> None:
@@ -115,5 +136,5 @@ def _pairs(record: logging.LogRecord) -> Mapping[str, Any]:
 def _text(value: Any) -> str:
     try:
         return str(value)
-    except Exception:  # noqa: BLE001 - a skill's value may have a failing __str__
+    except BaseException:  # noqa: BLE001 - a skill's value may have a failing __str__
         return f"<unprintable {type(value).__name__}>"

@@ -99,7 +99,7 @@ def _exit_code(arguments: list[str]) -> int:
         if "--debug" in arguments:
             import traceback
 
-            traceback.print_exc()
+            _say(traceback.format_exc(), whole=True)
         text, code = _described(error)
         _say(text)
         return code
@@ -120,13 +120,14 @@ def _described(error: Exception) -> tuple[str, int]:
             return f"internal error: {text}; run again with --debug", FAILED
 
 
-def _say(text: str) -> None:
-    """One line on stderr for each problem, without secrets."""
+def _say(text: str, *, whole: bool = False) -> None:
+    """On stderr, without secrets: one line for each problem, or the text as a `whole`."""
     import os
 
     from ..redact import Redactor
 
-    Console(sys.stdout, sys.stderr).error(Redactor(os.environ).text(text))
+    console = Console(sys.stdout, sys.stderr)
+    (console.line if whole else console.error)(Redactor(os.environ).text(text))
 
 
 @click.pass_context

@@ -132,6 +132,10 @@ def test_dataclasses_and_annotations_resolve_because_the_module_is_registered(tm
         ("from . import gone\n", "cannot import name 'gone'"),
         ("def f(:\n", "skill.py:1: SyntaxError"),
         ("def f():\n    return 1\n1/0\n", "skill.py:3: ZeroDivisionError"),
+        (
+            "class Mute(BaseException):\n    def __str__(self):\n        raise SystemExit\nraise Mute\n",
+            "skill.py:4: Mute: <unprintable>",
+        ),
         ("f = 3\n", "something else than a function"),
         ("x = 3\n", "has no function 'f'"),
     ],
@@ -142,6 +146,7 @@ def test_dataclasses_and_annotations_resolve_because_the_module_is_registered(tm
         "missing sibling",
         "syntax",
         "raises",
+        "says nothing",
         "no callable",
         "no function",
     ],
