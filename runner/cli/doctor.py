@@ -23,6 +23,7 @@ from .surroundings import Check, Level
 from .text import table
 
 _SMALL_WINDOW = 4096
+_MOST_NAMED = 8
 _LIMIT_S = 1.0  # a server that takes longer to say what it has is called silent
 _OLLAMA = frozenset({"ollama", "ollama_chat"})
 _QUICK = _OLLAMA | {"scripted", "llamacpp"}
@@ -161,11 +162,13 @@ def _skills(config: Config) -> Iterator[Check]:
     tools = sum(len(skill.tools) for skill in ready)
     level: Level = "ok" if ready else "warning"
     yield Check("skills", level, f"{len(ready)} ready with {tools} tools", fix)
-    for skill in found:
-        if not skill.live:
-            level = "error" if skill.state == "failed" else "warning"
-            said = f"{skill.name} is {skill.state}: {skill.reason}"
-            yield Check("skills", level, said, f"runner skills check {skill.location}")
+    wrong = sorted((s for s in found if not s.live), key=lambda s: s.state != "failed")
+    for skill in wrong[:_MOST_NAMED]:
+        level = "error" if skill.state == "failed" else "warning"
+        said = f"{skill.name} is {skill.state}: {skill.reason}"
+        yield Check("skills", level, said, f"runner skills check {skill.location}")
+    if (more := len(wrong) - _MOST_NAMED) > 0:
+        yield Check("skills", "warning", f"{more} more are not ready", "runner skills list")
     for root in config.paths.skills:
         if not root.is_dir():
             yield Check("skills", "warning", f"there is no folder {root}", f"mkdir -p {root}")

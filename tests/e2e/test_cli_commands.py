@@ -369,6 +369,15 @@ def test_doctor_names_each_fault_with_its_fix(tmp_path):
     assert "fix: ollama serve" in project("doctor").out
 
 
+def test_doctor_names_a_few_skills_that_are_not_ready_and_counts_the_rest(project):
+    for n in range(30):
+        (project.folder / "skills" / f"bad-{n}").mkdir()
+        (project.folder / "skills" / f"bad-{n}" / "SKILL.md").write_text("no front matter")
+    checks = [check for check in project("doctor", "--json").json if check["name"] == "skills"]
+    assert [check["level"] for check in checks] == ["ok", *["error"] * 8, "warning"]
+    assert checks[-1]["found"] == "22 more are not ready"
+
+
 def test_doctor_reads_a_wrong_config(tmp_path):
     done = Project(tmp_path / "p", config="[limits]\nslots = 'x'\n")("doctor", "--json")
     assert (done.code, done.json[0]["name"], done.json[0]["level"]) == (1, "config", "error")
