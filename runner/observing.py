@@ -8,7 +8,9 @@ from .events import Event
 from .log import get_logger
 from .plugins import Plugins
 
-MOST_WAITING = 10_000  # events a slow observer may lag behind; older ones are then left out, and said so
+MOST_WAITING = (
+    10_000  # events a slow observer may lag behind; older ones are then left out, and said so
+)
 DRAIN_SECONDS = 2.0
 log = get_logger()
 

@@ -91,7 +91,12 @@ def test_every_providers_words_for_a_full_context_are_known(text, status):
         (501, "", ModelRefused, "501"),
         (400, '{"error": {"message": "temperature too high"}}', ModelRefused, "temperature"),
         (422, '{"detail": [{"msg": "field required"}]}', ModelRefused, "field required"),
-        (400, '{"error": {"message": "max_tokens exceeds the limit of 8192"}}', ModelRefused, "8192"),
+        (
+            400,
+            '{"error": {"message": "max_tokens exceeds the limit of 8192"}}',
+            ModelRefused,
+            "8192",
+        ),
         (413, "too large", ContextOverflow, ""),
         (302, "", ModelRefused, "base_url"),
         (200, "<!DOCTYPE html><html></html>", ModelRefused, "HTML"),
