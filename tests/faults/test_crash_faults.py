@@ -68,13 +68,15 @@ def go_on(folder: Path, *replies: Any, **more: Any) -> k.Turns:
 @pytest.fixture(scope="module", autouse=True)
 def _table(request):
     yield
+    if request.config.get_verbosity() <= 0:
+        return
     out = request.config.get_terminal_writer()
-    if request.config.get_verbosity() > 0 and TABLE:
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         out.line(
-            "\n\nkilled at                tool  effects  the model was told        asked again"
+            "\n\nkilled at                tool  effects  the model was told         asked again"
         )
         for point, tool, count, told, again in TABLE:
-            out.line(f"{point:24} {tool:5} {count:>7}  {told:25} {again}")
+            out.line(f"{point:24} {tool:5} {count:>7}  {told:26} {again}")
 
 
 @row(1, 2, 3, 4, 5, 6, 7, 8)
