@@ -112,7 +112,8 @@ def test_a_kill_anywhere_leaves_a_session_that_goes_on(tmp_path, point, tool):
         assert "no harm" in told[0]
         assert made.kinds == ["ok"]
         assert len({e["key"] for e in found}) == 1, "the key outlives the crash"
-    TABLE.append((point, tool, str(done), (told or ["(nothing)"])[0][:25], made.kinds[0]))
+    said = (told or ["(nothing)"])[0].splitlines()[0][:25]
+    TABLE.append((point, tool, str(int(done)), said, made.kinds[0]))
 
 
 @row(10)
