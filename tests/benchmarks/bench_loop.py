@@ -40,7 +40,9 @@ NOOP = {
 class Script:
     """K rounds of calls, then an answer; stamps when it is asked and when it has answered."""
 
-    def __init__(self, rounds: list[list[tuple[str, dict[str, Any]]]], model_s: float = 0.0) -> None:
+    def __init__(
+        self, rounds: list[list[tuple[str, dict[str, Any]]]], model_s: float = 0.0
+    ) -> None:
         self.rounds, self.model_s = rounds, model_s
         self.asked: list[float] = []
         self.answered: list[float] = []
@@ -66,7 +68,11 @@ class BenchModel:
         calls = s.rounds[number] if number < len(s.rounds) else []
         s.answered.append(now())
         for index, (name, arguments) in enumerate(calls):
-            yield Chunk(call=CallPart(index=index, id=f"c{index}", name=name, arguments=json.dumps(arguments)))
+            yield Chunk(
+                call=CallPart(
+                    index=index, id=f"c{index}", name=name, arguments=json.dumps(arguments)
+                )
+            )
         yield Chunk(text="" if calls else "done", finish="stop", usage=Usage(0, 0))
 
     async def describe(self) -> ModelInfo:
@@ -142,7 +148,8 @@ def make_runner(script: Script, payload: int, folder: Path) -> Runner:
     functions = tools_of(payload)
     reading = {"read_only": True, "idempotent": True, "concurrent": True}
     tools = [
-        tool_from(f, **(reading if n != "write" else {"idempotent": True})) for n, f in functions.items()
+        tool_from(f, **(reading if n != "write" else {"idempotent": True}))
+        for n, f in functions.items()
     ]
     config = {
         "limits": {"max_iterations": 10_000, "slots": 1000},
@@ -213,7 +220,7 @@ def beside_case(runs: int) -> dict[str, float]:
                     while not blocking.answered:
                         await asyncio.sleep(0.001)
                     other = Script(quick)
-                    runner._model.script = other  # noqa: SLF001 - the second session's script
+                    runner._model.script = other
                     began = now()
                     await runner.run("go")
                     beside = now() - began
@@ -233,14 +240,17 @@ def sessions_case(count: int, iterations: int, model_s: float) -> dict[str, floa
             await asyncio.sleep(model_s)
             done = sum(m.role == "tool" for m in request.messages)
             if done < iterations:
-                yield Chunk(call=CallPart(index=0, id="c", name="noop", arguments=json.dumps({"i": done})), finish="stop")
+                yield Chunk(
+                    call=CallPart(index=0, id="c", name="noop", arguments=json.dumps({"i": done})),
+                    finish="stop",
+                )
             else:
                 yield Chunk(text="done", finish="stop")
 
     async def go() -> float:
         with tempfile.TemporaryDirectory() as name:
             runner = make_runner(Script([]), 64, Path(name))
-            runner._model = Many(Script([]))  # noqa: SLF001 - one model for all sessions
+            runner._model = Many(Script([]))
             async with runner:
                 began = now()
                 await asyncio.gather(*[runner.run("go") for _ in range(count)])
@@ -270,7 +280,10 @@ def main() -> None:
     }
     for name, case in cases.items():
         found = {key: round(value, 2) for key, value in case().items()}
-        print(json.dumps({"case": name, **found}) if options.json else f"{name:26} {found}", flush=True)
+        print(
+            json.dumps({"case": name, **found}) if options.json else f"{name:26} {found}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
