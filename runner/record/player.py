@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..asking import add_note
-from ..errors import ModelRefused
+from ..errors import ModelRefused, RunnerError
 from ..events import Event
 from ..hookspecs import hookimpl
 from ..loop import NUDGE
@@ -44,8 +44,11 @@ OWN_NOTES = (LOOP_NOTICE, "[Not run: ", "[Limit reached]", NUDGE)
 NOT_AGAIN = {"agent": "it would ask a model", "remember": "it would be remembered twice"}
 
 
-class Over(Exception):
-    """Nothing more to replay: the record ends here, or now went another way."""
+class Over(RunnerError):
+    """Nothing more to replay: the record ends here, or now went another way.
+
+    One of our own errors, so that the loop lets it pass instead of calling it a model's failure.
+    """
 
 
 @dataclass(slots=True)

@@ -62,11 +62,12 @@ def edit_file(
 ) -> str:
     """Replaces a text that occurs exactly once, or every occurrence; no old text adds at the end.
 
-    Who knows the text to replace need not have read the file, but must not have read another one.
+    Who knows the one text to replace need not have read the file, but must not have read another
+    one. Every occurrence is replaced only in a file that was read: nobody has seen them all else.
     """
     file = ctx.path(path, write=True)
     _existing(path, ctx)
-    if "changed" in (reason := ctx.stale(path)):
+    if (reason := ctx.stale(path)) and (all or "changed" in reason):
         raise ToolError(f"not edited: {reason}. Call read_file with path {path!r} first.")
     if old == new:
         raise ToolError("not edited: old and new are the same text")

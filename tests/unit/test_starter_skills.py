@@ -268,6 +268,8 @@ def test_an_edit_needs_exactly_one_match_unless_all_is_set(project):
     assert "at lines 2" in files.edit_file("docs/setup.md", "port: 80", "port: 81", ctx)
     with pytest.raises(ToolError, match="occurs 2 times, at lines 1, 3"):
         files.edit_file("docs/setup.md", "API_KEY=a", "X", ctx)
+    with pytest.raises(ToolError, match="not read in this session"):
+        files.edit_file("docs/setup.md", "API_KEY=a", "X", context(project), all=True)
     assert "2 replaced" in files.edit_file("docs/setup.md", "API_KEY=a", "X", ctx, all=True)
     assert (project / "docs/setup.md").read_text() == "X\nport: 81\n  X\napi_key=b\nAPI_KEY=c\n"
 
