@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ..context import tokens
 from ..state import SessionState, Shared
 from ..types import Kind, Tool, ToolCall, ToolResult
-from .shape import READ_ONLY_FACTOR, Shaper
+from .shape import READ_ONLY_FACTOR, Shaper, has_long_line
 
 RESULT_SHARE = 0.25  # of the context budget, for one result
 BATCH_SHARE = 0.5  # for all results of one batch
@@ -106,7 +106,7 @@ async def _sized(
     quota = allowance.quota(content, full)
     ours = tool is not None and tool.origin == "built-in"  # prose and pages, whose lines are whole
     line_chars = max(c.line_chars, full) if ours else c.line_chars
-    if len(content) > min(quota, line_chars):
+    if len(content) > quota or has_long_line(content, line_chars):
         shaper = Shaper(shared.spills / session.id)
         shaped = await shared.workers.run(
             lambda: shaper.shape(

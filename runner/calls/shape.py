@@ -80,13 +80,18 @@ class Shaper:
             return ""
 
 
+def has_long_line(text: str, line_chars: int = LINE_CHARS) -> bool:
+    """Is a line among several over the limit? Microseconds for what fits anyway."""
+    if len(text) <= line_chars or "\n" not in text:
+        return False
+    return max(map(len, text.split("\n"))) > line_chars
+
+
 def without_long_lines(text: str, line_chars: int = LINE_CHARS) -> str:
     """Lines over the limit replaced by their size; one line alone and JSON are left as they are."""
-    if "\n" not in text or len(text) <= line_chars:
+    if not has_long_line(text, line_chars) or _is_json(text):
         return text
     lines = text.split("\n")
-    if all(len(line) <= line_chars for line in lines) or _is_json(text):
-        return text
     return "\n".join(
         line if len(line) <= line_chars else f"[line truncated: {len(line)} chars]"
         for line in lines
