@@ -13,10 +13,12 @@ from ..parsing import resolve_name
 from ..plugins import HookFailed
 from ..state import SessionState, Shared, Turn, TurnCancelled
 from ..types import Admitted, Decision, Kind, Tool, ToolCall, ToolResult
+from .clean import clean
 from .finish import named, refused
 from .permissions import Verdict
 from .schema import checker, describe
 
+MOST_NAME = 200  # characters of a name that no tool has, in what is said about it
 REPEAT = "repeat"  # what is asked about a call that was lost
 log = get_logger()
 
@@ -64,11 +66,12 @@ def _found(call: ToolCall, offer: Offer) -> Tool | ToolResult:
             Kind.NOT_OFFERED,
             f"tool {name} exists but was not offered this time; {how}: {named(list(offer.tools))}",
         )
-    near = get_close_matches(call.name, offer.tools, 1, 0.6)
+    said = clean(call.name[:MOST_NAME])  # the model made it up: it may hold anything
+    near = get_close_matches(said, offer.tools, 1, 0.6)
     hint = f" Did you mean {near[0]}?" if near else ""
     there = f"Available: {named(list(offer.tools))}." if offer.tools else "There are no tools now."
     advice = "" if near else " What no tool does, work out yourself from the results, and answer."
-    return refused(call, Kind.UNKNOWN_TOOL, f"unknown tool: {call.name}.{hint} {there}{advice}")
+    return refused(call, Kind.UNKNOWN_TOOL, f"unknown tool: {said}.{hint} {there}{advice}")
 
 
 def _checked(shared: Shared, call: ToolCall, tool: Tool) -> Admitted | ToolResult:

@@ -239,7 +239,7 @@ def _load(future: Future[Any]) -> None:
         litellm.telemetry = False
         for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
             logger = logging.getLogger(name)
-            logger.handlers.clear()
+            logger.handlers[:] = [logging.NullHandler()]  # with none, Python would print its errors
             logger.setLevel(logging.ERROR)
     except Exception as error:  # noqa: BLE001  somebody else's package may raise anything
         refused = ModelRefused(f"litellm cannot be imported: {one_line(str(error))}")
@@ -285,7 +285,7 @@ def _usage(piece: Any) -> Usage | None:
     usage = getattr(piece, "usage", None)
     if usage is None:
         return None
-    return Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0)
+    return Usage(max(0, usage.prompt_tokens or 0), max(0, usage.completion_tokens or 0))
 
 
 def _said(error: Exception) -> str:

@@ -107,16 +107,17 @@ class OllamaModel:
             data = json.loads(line)
         except (ValueError, RecursionError):
             raise self._strange(line) from None
-        if not isinstance(data, dict):
+        message = (data.get("message") or {}) if isinstance(data, dict) else None
+        if not isinstance(message, dict):
             raise self._strange(line)
         if data.get("error"):
             raise classify(None, line, model=self.name)
-        message = data.get("message") or {}
-        yield Chunk(text=message.get("content") or "", reasoning=message.get("thinking") or "")
-        for call in message.get("tool_calls") or ():
-            yield Chunk(call=_call_part(call))
+        yield Chunk(text=_text(message, "content"), reasoning=_text(message, "thinking"))
+        calls = message.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
+            yield Chunk(call=_call_part(call if isinstance(call, dict) else {}))
         if data.get("done"):
-            yield Chunk(finish=data.get("done_reason") or "stop", usage=_usage(data))
+            yield Chunk(finish=_text(data, "done_reason") or "stop", usage=_usage(data))
 
     def _strange(self, line: str) -> ModelError:
         if line.lstrip().startswith("<"):
@@ -214,22 +215,30 @@ def _message(message: Message) -> JSON:
     return sent
 
 
-def _call_part(call: Any) -> CallPart:
-    function = (call.get("function") if isinstance(call, dict) else None) or {}
-    arguments = function.get("arguments")
+def _text(data: JSON, key: str) -> str:
+    value = data.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _call_part(call: JSON) -> CallPart:
+    said = call.get("function")
+    function = said if isinstance(said, dict) else {}
+    index, arguments = function.get("index"), function.get("arguments")
     return CallPart(
-        index=function.get("index"),
-        id=call.get("id") if isinstance(call, dict) else None,
-        name=function.get("name") or "",
+        index=index if isinstance(index, int) else None,
+        id=_text(call, "id") or None,
+        name=_text(function, "name"),
         arguments=arguments if isinstance(arguments, (dict, str)) else {},
     )
 
 
 def _usage(data: JSON) -> Usage | None:
-    counts = data.get("prompt_eval_count"), data.get("eval_count")
-    if counts == (None, None):
-        return None
-    return Usage(counts[0] or 0, counts[1] or 0)
+    read, written = _count(data.get("prompt_eval_count")), _count(data.get("eval_count"))
+    return None if read is None and written is None else Usage(read or 0, written or 0)
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and value >= 0 else None
 
 
 def _window(shown: JSON) -> int | None:

@@ -16,6 +16,7 @@ from .base import CallPart, Chunk
 from .errors import cut_off
 
 HEARTBEAT = 0.25
+MOST_OPEN = 64  # calls that may be under way at once; in a reply of thousands the rest are complete
 CUT = (
     "the reply was cut by the output limit (max_tokens) before this call was complete, so it was "
     "not run; send less in one call, or one call at a time"
@@ -139,7 +140,7 @@ class Calls:
             target.arguments = part.arguments
 
     def _find(self, part: CallPart) -> Started | None:
-        for started in reversed(self.started):
+        for started in reversed(self.started[-MOST_OPEN:]):
             if part.id and started.id:
                 if part.id == started.id and part.index in {started.index, None}:
                     return started if _continues(started, part) else None

@@ -54,18 +54,24 @@ class Answer:
         Lines end at a line feed alone; httpx's own reader also ends them at U+2028 and U+0085,
         which JSON allows inside a string. Raises `CutError` when the connection ends early.
         """
-        rest = b""
+        begun: list[bytes] = []  # joined once: a long line comes in thousands of blocks
+        size = 0
         async for block in self._blocks():
-            *whole, rest = (rest + block).split(b"\n") if rest else block.split(b"\n")
-            if not whole:
+            first, *more = block.split(b"\n")
+            begun.append(first)
+            size += len(first)
+            if not more:
                 yield ""
-            for line in whole:
-                if line.strip():
-                    yield line.decode("utf-8", "replace").rstrip("\r")
-            if len(rest) > MAX_LINE:
+            else:
+                *whole, rest = b"".join(begun), *more
+                for line in whole:
+                    if line.strip():
+                        yield line.decode("utf-8", "replace").rstrip("\r")
+                begun, size = [rest], len(rest)
+            if size > MAX_LINE:
                 raise CutError
-        if rest.strip():
-            yield rest.decode("utf-8", "replace")
+        if last := b"".join(begun).strip():
+            yield last.decode("utf-8", "replace")
 
     async def _blocks(self) -> AsyncIterator[bytes]:
         import httpx

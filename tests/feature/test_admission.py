@@ -65,6 +65,13 @@ def test_an_unknown_tool_is_named_with_its_nearest(tmp_path):
     assert RAN == []
 
 
+def test_a_name_that_no_tool_has_is_told_cleaned_and_cut(tmp_path):
+    made = k.run(tmp_path, [k.call(f"echo\x1b[2J{'o' * 100_000}", text="a"), k.say("x")], echo)
+    assert made.kinds == ["unknown_tool"]
+    assert made.finished[0]["content"].startswith("unknown tool: echooo")
+    assert len(made.finished[0]["content"]) < 500
+
+
 def test_a_tool_beyond_the_limit_is_deferred_and_found_by_searching(tmp_path):
     def numbered(number):
         def one() -> str:

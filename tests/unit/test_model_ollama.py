@@ -189,6 +189,34 @@ def test_a_reply_that_hits_the_output_limit_runs_no_call():
     assert all("max_tokens" in call.fault for call in reply.tool_calls)
 
 
+def odd(*lines: object) -> object:
+    """What comes of an answer of these lines, which are JSON but not as Ollama writes them."""
+    return against({"status": 200, "body": "\n".join(map(json.dumps, [*lines, {"done": True}]))})
+
+
+def test_fields_of_another_type_are_no_text_and_no_call():
+    calls = [None, 5, {}, {"function": 5}, {"function": {"name": 5, "arguments": 5, "index": "x"}}]
+    fine = {"function": {"name": "a", "arguments": {"x": 1}}}
+    reply = odd(
+        {"message": None},
+        {"message": {"content": ["a"], "thinking": {"b": 1}, "tool_calls": "x"}},
+        {"message": {"content": "hi", "tool_calls": [*calls, fine]}},
+    )
+    assert isinstance(reply, ModelReply)
+    assert (reply.text, reply.reasoning, reply.finish) == ("hi", "", "stop")
+    assert ("a", {"x": 1}) in called(reply)
+
+
+@pytest.mark.parametrize("line", [[], 5, None, {"message": "x"}, {"message": [1]}])
+def test_a_line_that_is_no_message_is_no_ollama_server(line):
+    assert "is it an Ollama server?" in str(odd(line))
+
+
+def test_only_counts_of_tokens_are_counted():
+    assert odd({"done": True, "prompt_eval_count": "5", "eval_count": 7}).usage == Usage(0, 7)
+    assert odd({"done": True, "prompt_eval_count": -5, "eval_count": [1]}).usage is None
+
+
 def test_a_line_larger_than_any_buffer_is_read():
     text = "y" * 3_000_000
     reply = against({"calls": [{"name": "a", "arguments": {"text": text}}]})

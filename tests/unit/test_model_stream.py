@@ -120,6 +120,17 @@ def test_native_calls_are_put_together_by_id_name_and_index(chunks, expected):
     assert calls_of(*chunks) == expected
 
 
+def test_a_reply_of_thousands_of_calls_is_put_together_in_one_pass():
+    pieces = []
+    for number in range(20_000):
+        pieces += [
+            part('{"x":', "a", number, f"id{number}"),
+            part(f"{number}}}", index=number),
+        ]
+    made = calls_of(*pieces)
+    assert made == [("a", {"x": number}) for number in range(20_000)]
+
+
 def test_every_call_gets_a_fresh_id_whatever_the_provider_sent():
     reply = collected(
         part({}, "a", 0, "call_0"), part({}, "b", 1, "call_0"), part({}, "c", 2, None), END

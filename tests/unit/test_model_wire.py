@@ -71,6 +71,12 @@ def test_a_line_ends_at_a_line_feed_and_at_no_other_sign():
     assert lines_of(HEAD, b"\r\n", f"{text}\r\n\n  \nlast".encode()) == [text, "last"]
 
 
+def test_lines_are_the_same_however_the_bytes_arrive():
+    data = "eins\n\nzwei ü\n".encode() + b"drei" * 3 + b"\r\nvier"
+    pieces = [data[i : i + 1] for i in range(len(data))]
+    assert lines_of(HEAD, b"\r\n", *pieces) == ["eins", "zwei ü", "dreidreidrei", "vier"]
+
+
 def test_a_compressed_answer_is_read():
     body = gzip.compress(b"one\ntwo\n")
     assert lines_of(HEAD, b"content-encoding: gzip\r\n\r\n", body) == ["one", "two"]
