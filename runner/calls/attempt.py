@@ -92,6 +92,8 @@ async def run_attempt(
 
     name = attempt.tool.name
     job = shared.workers.submit(work, quick=name not in shared.slow)
+    if not job.future.done():
+        shared.slow.add(name)  # until it shows otherwise: nobody waits in place for the next one
     outcome = await _awaited(shared, session, turn, attempt, job)
     _put_back(shared, name)
     if job.began is not None and shared.clock() - job.began < QUICK_SECONDS:
