@@ -194,7 +194,7 @@ class Runner:
             model=_started(self._model),
             info=self.info,
             policy=_started(self._policy),
-            workspace=self.config.paths.workspace.resolve(),
+            workspace=_real(self.config.paths.workspace),
             record=self._record,
             listeners=[*listeners, *([self._pump.put] if self._pump else ())],
             stream=stream,
@@ -245,7 +245,7 @@ class Runner:
             approver=self._approver,
             environ=self._environ,
             spills=c.paths.state / "spills",
-            snapshot_skip=frozenset({str(c.paths.state.resolve())}),
+            snapshot_skip=frozenset({str(_real(c.paths.state))}),
             built_ins={**standard_built_ins(), **memory_tools(), "agent": agent_tool(c)},
             model_for=self._other_model,
         )
@@ -365,7 +365,12 @@ def _protected(config: Config) -> tuple[Path, ...]:
     """Folders whose change asks, whatever the policy allows: skills, config and state."""
     places = [*config.paths.skills, config.paths.state]
     places.append(config.file.parent if config.file is not None else config.project / "config")
-    return tuple(place.resolve() for place in places)
+    return tuple(map(_real, places))
+
+
+def _real(place: Path) -> Path:
+    """Where it really is; unlike `Path.resolve`, without an error for a link to itself."""
+    return Path(os.path.realpath(place))
 
 
 def _started(part: T | None) -> T:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -15,6 +17,7 @@ from .options import keep, shared_options
 
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
 EXIT_LIMIT_S = 1.0
+OUT_OF = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _HERE = __package__
 
 SKILLS = {
@@ -67,10 +70,19 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs the command line and ends the process with its exit code."""
     open_missing_streams()
+    _check_folder()
     given = list(sys.argv[1:] if arguments is None else arguments)
     code = _exit_code(given)
     _leave_in_time(code)
     sys.exit(code)
+
+
+def _check_folder() -> None:
+    try:
+        Path.cwd()
+    except OSError as error:
+        _say(f"the working directory is gone ({error.strerror}); cd to one that exists")
+        sys.exit(USAGE)
 
 
 def _leave_in_time(code: int) -> None:
@@ -115,6 +127,10 @@ def _described(error: Exception) -> tuple[str, int]:
             return str(error), USAGE
         case RunnerError():
             return str(error), FAILED
+        case OSError() if error.errno in OUT_OF:
+            return f"{error.filename}: {error.strerror}" if error.filename else str(
+                error.strerror
+            ), FAILED
         case _:
             text = f"{type(error).__name__}: {error}".splitlines()[0]
             return f"internal error: {text}; run again with --debug", FAILED

@@ -106,6 +106,8 @@ class Player:
         self.settle()
         ahead = turn.replies[self._given :]
         last = turn.replies[-1].number if turn.replies else 0
+        if turn.status == "interrupted" and not ahead:
+            return  # the process died before it could write how the turn ended
         if status != turn.status or ahead:
             recorded = f"goes on: {_said(ahead[0])}" if ahead else turn.status
             self._diverge("the end of the turn", last, recorded, f"{status}\n{answer}")

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,6 +111,7 @@ class Trajectory:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             fd = os.open(path, flags, 0o600)
+            _check_regular(fd)
             if self._fsync:
                 _sync_folder(path.parent)  # a power loss must not take the file's name either
             return fd
@@ -178,6 +180,11 @@ def _record(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) and isinstance(record.get("type"), str) else None
+
+
+def _check_regular(fd: int) -> None:
+    if not stat.S_ISREG(os.fstat(fd).st_mode):  # reading a pipe would wait for ever
+        raise OSError(errno.EINVAL, "not a regular file")
 
 
 def _locked(path: Path) -> int:

@@ -209,6 +209,38 @@ def test_a_state_folder_that_is_read_only_is_one_clear_line(tmp_path, small_disk
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+@row(48)
+def test_a_pipe_in_the_place_of_a_session_is_one_clear_line(tmp_path):
+    (tmp_path / ".runner" / "sessions").mkdir(parents=True)
+    os.mkfifo(tmp_path / ".runner" / "sessions" / "s1.jsonl")
+    done = command(tmp_path, "--session", "s1")
+    assert done.returncode == 1
+    assert "s1.jsonl: cannot be written (not a regular file)" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@row(48)
+def test_a_state_folder_that_is_a_link_to_itself_is_one_clear_line(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    done = command(tmp_path, "--state", "loop")
+    assert done.returncode == 1
+    assert "loop" in done.stderr
+    assert "internal error" not in done.stderr
+
+
+def test_a_working_directory_that_is_gone_is_one_clear_line(tmp_path):
+    gone = "mkdir gone; cd gone; rmdir ../gone; exec $0 -m runner skills list"
+    env = {**ENV, "PYTHONPATH": str(Path(__file__).parents[2])}  # Python itself needs a folder for ""
+    done = subprocess.run(
+        ["sh", "-c", gone, sys.executable],
+        cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60,
+        stdin=subprocess.DEVNULL, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: the working directory is gone")
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
 # ---- the clock ------------------------------------------------------------------------------------
 @row(49)
 @pytest.mark.parametrize("jump", [86_400, -86_400])

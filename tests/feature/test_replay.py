@@ -352,6 +352,19 @@ def test_what_a_user_said_in_between_is_said_again(tmp_path: Path) -> None:
     assert "hurry" in [m.content for m in done.messages]
 
 
+def test_a_process_killed_before_the_last_record_of_its_turn_is_no_divergence(
+    tmp_path: Path,
+) -> None:
+    settings = config(tmp_path)
+    record(settings, [call("note", text="a"), say("all done")], skills=SKILLS)
+    lines = records(file_of(settings))
+    kinds = [line["type"] for line in lines]
+    write(file_of(settings), lines[: kinds.index("turn.finished")])
+    done = replayed(settings)
+    assert done.divergence is None
+    assert done.messages[-1].content == "all done"
+
+
 def test_a_cancelled_turn_ends_where_it_was_cancelled(tmp_path: Path) -> None:
     settings = config(tmp_path)
 
