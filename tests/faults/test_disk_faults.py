@@ -230,7 +230,7 @@ def test_a_state_folder_that_is_a_link_to_itself_is_one_clear_line(tmp_path):
 
 def test_a_working_directory_that_is_gone_is_one_clear_line(tmp_path):
     gone = "mkdir gone; cd gone; rmdir ../gone; exec $0 -m runner skills list"
-    env = {**ENV, "PYTHONPATH": str(Path(__file__).parents[2])}  # Python itself needs a folder for ""
+    env = {**ENV, "PYTHONPATH": str(Path(__file__).parents[2])}  # without "", which Python looks up
     done = subprocess.run(
         ["sh", "-c", gone, sys.executable],
         cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60,
