@@ -12,7 +12,8 @@ from .assemble import Terms
 from .discovery import Built, Place
 from .source import Listing
 
-EXAMINED_AT_ONCE = 200  # modules compiled by one scan or refresh; the next one goes on
+EXAMINED_FIRST = 200  # modules compiled by a scan: somebody waits for it
+EXAMINED_AT_ONCE = 500  # and by each refresh after it
 
 
 class Fresh:

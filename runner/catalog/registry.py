@@ -15,7 +15,7 @@ from ..types import NOTHING
 from . import discovery
 from .assemble import HookSpecs, Terms
 from .discovery import Built
-from .fresh import EXAMINED_AT_ONCE, Fresh, has_changed, look
+from .fresh import EXAMINED_FIRST, Fresh, has_changed, look
 from .loader import LOAD_SECONDS, Generation
 from .resolve import difference, effective, resolve
 from .skill import Change, Skill, Snapshot
@@ -64,7 +64,7 @@ class Registry:
             quick = replace(self._terms, examine=False)
             built: dict[str, Built] = {}
             for count, place in enumerate(discovery.places(self.roots, self.project)):
-                terms = self._terms if thorough or count < EXAMINED_AT_ONCE else quick
+                terms = self._terms if thorough or count < EXAMINED_FIRST else quick
                 if one := discovery.build(place, look(place), 1, terms, time.time_ns()):
                     built[place.folder] = one
             with self._lock:
