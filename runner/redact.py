@@ -151,7 +151,7 @@ def _env_values(environ: Mapping[str, str], api_key_envs: Collection[str]) -> li
         for text in (value, value.strip(), *(lines if len(lines) > 1 else ())):
             if len(text) >= _MIN_CHARS and not _is_plain(text):
                 forms = (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
-                found.update(dict.fromkeys([*forms, quote(text, safe="")], mask))
+                found.update(dict.fromkeys([*forms, repr(text)[1:-1], quote(text, safe="")], mask))
     return sorted(found.items(), key=lambda pair: -len(pair[0]))
 
 

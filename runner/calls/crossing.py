@@ -24,6 +24,15 @@ class WorkerDied(Exception):
     """The process a call ran in ended before it answered."""
 
 
+def too_large(size: object) -> ResultTooLarge:
+    """What is said of a result of that size; anything but a number is a size nobody knows."""
+    known = f"{size:,}" if isinstance(size, int) else "too many"
+    return ResultTooLarge(
+        f"the result has at least {known} bytes, and at most {MAX_BYTES:,} can be handed over. "
+        "Ask for less, or let the tool write a file and name it."
+    )
+
+
 def describe(error: BaseException) -> JSON:
     """The exception as JSON: its classes, text and the place it was raised at."""
     known = {"ToolError": ToolError, "SkillError": SkillError}

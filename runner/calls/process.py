@@ -20,10 +20,10 @@ from ..log import get_logger
 from ..types import JSON, Outcome, Raised, Returned, Tool
 from . import confine
 from .child import Child, Order, Process, probe, start
-from .crossing import ResultTooLarge, WorkerDied, rebuild
+from .crossing import WorkerDied, rebuild, too_large
 from .fileport import answer
-from .frames import MAX_BYTES, FrameTooLarge, pack
-from .processjob import Call, Key, ProcessContext, ProcessJob, message_of, session_of
+from .frames import FrameTooLarge, pack
+from .processjob import Call, Key, ProcessContext, ProcessJob, message_of, note, session_of
 from .worker import Workers
 
 IDLE_SECONDS = 60.0
@@ -56,6 +56,9 @@ class Processes:
         self._environ = environ
         self._threads = Workers()
         self._idle: dict[Key, list[tuple[Child, float]]] = {}  # with the time they began to wait
+        self._newest: dict[
+            tuple[str, str], int
+        ] = {}  # the latest version of a skill that was called
         self._sweeper: asyncio.TimerHandle | None = None
         self._crashes: dict[Key, int] = {}
         self._children: set[Child] = set()
@@ -133,6 +136,7 @@ class Processes:
 
     def _place(self, job: ProcessJob) -> None:
         """Gives the call to a worker that waits, else to a new one."""
+        self._retire(job.call.key)
         child = self._take(job.call.key)
         if child is not None:
             self._begin(job, child)
@@ -146,6 +150,15 @@ class Processes:
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
 
+    def _retire(self, key: Key) -> None:
+        """Ends the workers that wait with an older version of the skill."""
+        if key.generation <= self._newest.get(key.code, 0):
+            return
+        self._newest[key.code] = key.generation
+        for other in [kept for kept in self._idle if key.replaces(kept)]:
+            for child, _since in self._idle.pop(other):
+                child.kill("its skill was edited")
+
     def _take(self, key: Key) -> Child | None:
         kept = self._idle.get(key, [])
         while kept:
@@ -158,6 +171,8 @@ class Processes:
         """Keeps a worker warm for the next call, or ends it when it has done enough."""
         if child.calls >= self._recycle_after or self._closing.is_set():
             child.kill("it has done its share")
+        if call.key.generation < self._newest.get(call.key.code, 0):
+            child.kill("its skill was edited")
         if not child.alive:
             return
         child.on_message = partial(_unasked, child)
@@ -292,7 +307,7 @@ class Processes:
             case "progress":
                 call.on_progress(str(message.get("text", "")))
             case "log":
-                _note(call, message)
+                note(call, message)
             case "files" if not job.asking:
                 self._ask(job, child, message)
             case "returned" | "raised" | "oversize":
@@ -324,7 +339,7 @@ class Processes:
         match message["kind"]:
             case "oversize":
                 child.kill("its result was too large")
-                outcome: Outcome = Raised(_too_large(message))
+                outcome: Outcome = Raised(too_large(message.get("size")))
             case "raised":
                 outcome = Raised(rebuild(message.get("error")))
             case _:
@@ -373,25 +388,3 @@ def _print(call: Call, child: Child) -> None:
     if child.printed:
         call.on_output(child.printed.decode("utf-8", "replace")[:_SHOWN_CHARS])
         child.printed = b""
-
-
-def _note(call: Call, message: JSON) -> None:
-    level, pairs = message.get("level"), message.get("pairs")
-    write = {"debug": log.debug, "info": log.info}.get(str(level), log.warning)
-    safe = {str(k): str(v) for k, v in pairs.items()} if isinstance(pairs, dict) else {}
-    write(
-        "skill.said",
-        skill=call.tool.skill,
-        tool=call.tool.name,
-        text=message.get("event"),
-        said=safe,
-    )
-
-
-def _too_large(message: JSON) -> ResultTooLarge:
-    size = message.get("size")
-    known = f"{size:,}" if isinstance(size, int) else "too many"
-    return ResultTooLarge(
-        f"the result has at least {known} bytes, and at most {MAX_BYTES:,} can be handed over. "
-        "Ask for less, or let the tool write a file and name it."
-    )

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from ..log import get_logger
 from ..skill import Files
 from ..types import JSON, NOTHING, Outcome, TimedOut, Tool
 from . import confine
 from .child import Child
 from .worker import Job
 
+log = get_logger()
 STUCK_THREADS = 3  # after so many an "auto" skill moves to a process
 
 
@@ -43,6 +45,15 @@ class Key:
     skill: str
     generation: int
     terms: confine.Terms | None
+
+    @property
+    def code(self) -> tuple[str, str]:
+        """The skill, whatever its version."""
+        return self.folder, self.skill
+
+    def replaces(self, other: Key) -> bool:
+        """Whether that is an older version of the same skill."""
+        return self.code == other.code and self.generation > other.generation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,3 +176,17 @@ def message_of(call: Call, *, loads: bool, session: JSON | None) -> JSON:
     if session is not None:
         message["session"] = session
     return message
+
+
+def note(call: Call, message: JSON) -> None:
+    """Logs what a call of a worker wrote to its log."""
+    level, pairs = message.get("level"), message.get("pairs")
+    write = {"debug": log.debug, "info": log.info}.get(str(level), log.warning)
+    safe = {str(k): str(v) for k, v in pairs.items()} if isinstance(pairs, dict) else {}
+    write(
+        "skill.said",
+        skill=call.tool.skill,
+        tool=call.tool.name,
+        text=message.get("event"),
+        said=safe,
+    )

@@ -216,6 +216,20 @@ def test_a_new_version_runs_in_a_new_worker_and_an_old_call_keeps_its_own(kit: K
     kit.run(test)
 
 
+def test_an_edited_skill_leaves_no_worker_of_its_older_versions(kit: Kit) -> None:
+    async def test() -> None:
+        for number in range(6):
+            kit.write(f"def add(a, b): return {number}\n")
+            assert await kit.call("add", a=1, b=2) == Returned(number)
+            slow = kit.submit("add", a=1, b=2)
+            kit.write("def add(a, b): return 'newer'\n")
+            assert await kit.call("add", a=1, b=2) == Returned("newer")
+            assert await slow.future == Returned(number)
+        await kit.until(lambda: kit.processes.count == 1)
+
+    kit.run(test)
+
+
 def test_the_bytes_of_the_snapshot_run_whatever_the_disk_says(kit: Kit) -> None:
     (kit.folder / "skill.py").write_text("this is not Python")
 

@@ -115,6 +115,13 @@ ENVIRON = {
 BY_VALUE = Redactor(ENVIRON, ["ODD_NAME", "ABSENT"])
 
 
+def test_a_secret_variable_is_masked_in_whatever_quotes_it_is_shown():
+    value = 'h7#Kq"2\\xZ!pw'
+    quoting = Redactor({"DEMO_PASSWORD": value})
+    for text in (value, json.dumps({"x": value}), str({"x": value})):
+        assert "xZ!pw" not in quoting.text(text)
+
+
 @pytest.mark.parametrize("name", ["DEMO_API_KEY", "DEMO_PASSWORD", "githubToken", "ODD_NAME"])
 def test_a_secret_variable_is_masked_by_its_value(name):
     value = ENVIRON[name]
