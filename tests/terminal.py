@@ -57,6 +57,13 @@ class Terminal:
                 raise AssertionError(f"{text!r} was never shown in {plain(self.raw)!r}")
         return plain(self.raw[self._from :])
 
+    def wait_for_prompt(self, prompt: str = "› ") -> None:
+        """Waits until the prompt is the last thing on the screen."""
+        until = time.monotonic() + _LIMIT_S
+        while not plain(self.raw).endswith(prompt):
+            if not self._read(until):
+                raise AssertionError(f"no prompt at the end of {plain(self.raw)!r}")
+
     def end(self) -> int:
         """Waits for the process; its exit code."""
         until = time.monotonic() + _LIMIT_S

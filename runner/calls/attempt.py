@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,16 +91,7 @@ async def run_attempt(
         job.began = shared.clock()
         return compacted(_drained(_called(entry, arguments, context, job, attempt.printed)))
 
-    name = attempt.tool.name
-    job = shared.workers.submit(work, quick=name not in shared.slow)
-    if not job.future.done():
-        shared.slow.add(name)  # until it shows otherwise: nobody waits in place for the next one
-    outcome = await _awaited(shared, session, turn, attempt, job)
-    _put_back(shared, name)
-    if job.began is not None and shared.clock() - job.began < QUICK_SECONDS:
-        shared.slow.discard(name)
-    else:
-        shared.slow.add(name)
+    outcome = await _on_a_thread(shared, session, turn, attempt, work)
     if isinstance(outcome, Returned) and isinstance(outcome.value, _Later):
         entry = outcome.value.entry
 
@@ -112,6 +104,27 @@ async def run_attempt(
         if job.abandoned:
             await shared.skill_loop.check()
     _merge_directory(session, attempt.call_id, contexts)
+    return outcome
+
+
+async def _on_a_thread(
+    shared: Shared,
+    session: SessionState,
+    turn: Turn,
+    attempt: Attempt,
+    work: Callable[[Job], Any],
+) -> Outcome | None:
+    """Runs the work on a worker thread, and remembers whether its tool is one to wait for in place."""
+    name = attempt.tool.name
+    job = shared.workers.submit(work, quick=name not in shared.slow)
+    if not job.future.done():
+        shared.slow.add(name)  # until it shows otherwise: nobody waits in place for the next one
+    outcome = await _awaited(shared, session, turn, attempt, job)
+    _put_back(shared, name)
+    if job.began is not None and shared.clock() - job.began < QUICK_SECONDS:
+        shared.slow.discard(name)
+    else:
+        shared.slow.add(name)
     return outcome
 
 
