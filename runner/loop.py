@@ -7,6 +7,8 @@ goal → context.fit → model.ask → parsing → admit → batch(gate → exec
 
 from __future__ import annotations
 
+import asyncio
+
 from .asking import ask_model, budget_of, check_budgets, closing_answer, note
 from .calls.admit import Offer, admit
 from .calls.batch import Item, run_batch
@@ -23,6 +25,7 @@ from .state import SessionState, Shared, Turn, TurnCancelled, TurnEnded
 from .types import JSON, Kind, Message, Status, ToolCall, ToolResult, TurnResult
 
 NUDGES = 2
+EDIT_PATIENCE = 0.2  # seconds: the debounce, a second look and the building
 MOST_CALLS = 64  # of one reply; no batch worth making is larger
 NUDGE = "Your reply was empty. Answer the task now, or call a tool."
 
@@ -49,6 +52,7 @@ async def run_turn(shared: Shared, session: SessionState, turn: Turn) -> TurnRes
 
 async def _iterate(shared: Shared, session: SessionState, turn: Turn) -> str | None:
     """One model request and the calls it asked for. The answer, or None to go on."""
+    await _saved_edits(shared, turn)
     check_budgets(shared, session, turn)
     _prepare_context(shared, session, turn)
     reply, prepared = await ask_model(shared, session, turn)
@@ -71,6 +75,13 @@ async def _iterate(shared: Shared, session: SessionState, turn: Turn) -> str | N
             turn.faults += 1
             _tell_fault(session, turn, reading)
     return None
+
+
+async def _saved_edits(shared: Shared, turn: Turn) -> None:
+    """A skill that was just saved is worth the moment it takes to be loaded."""
+    until = shared.clock() + EDIT_PATIENCE
+    while shared.edits_pending() and shared.clock() < until:
+        await turn.wait(asyncio.sleep(0.01))
 
 
 async def _run_calls(

@@ -312,6 +312,8 @@ class Runner:
             on_change=changed,
         )
         self._watcher.start()
+        watcher = self._watcher
+        self.shared.edits_pending = lambda: watcher.busy
 
     def _changed(self, change: Change) -> None:
         shared = self._shared

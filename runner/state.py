@@ -347,6 +347,7 @@ class Shared:
     slow: set[str] = field(default_factory=set)  # tools whose last call was not over at once
     loaded: set[tuple[str, int]] = field(default_factory=set)  # skill and generation
     stuck: Counter[str] = field(default_factory=Counter)  # calls past their deadline, by skill
+    edits_pending: Callable[[], bool] = lambda: False  # a saved skill is not in the registry yet
     abandoned: dict[int, tuple[str, Job]] = field(default_factory=dict)
     home: str = ""  # the process's working folder, while calls run
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -61,6 +61,11 @@ class DirtyFolders:
             for folder in folders:
                 self._unrest.setdefault(folder, Unrest(now, missed=missed))
 
+    @property
+    def any(self) -> bool:
+        """Is there a dirty folder?"""
+        return bool(self._unrest)
+
     def next_at(self) -> float:
         """When the first of them may be looked at; infinite when all is quiet. Call with the lock."""
         return min((u.ripe_at(self._debounce) for u in self._unrest.values()), default=float("inf"))

@@ -54,6 +54,7 @@ class Watcher:
         self._stopping = False
         self._misses = 0
         self._thread: threading.Thread | None = None
+        self._reloading = False
         if on_change is not None:
             registry.subscribe(on_change)
 
@@ -75,6 +76,11 @@ class Watcher:
         if self._listener is not None:
             self._listener.stop()
             self._listener = None
+
+    @property
+    def busy(self) -> bool:
+        """Has something been saved that is not in the registry yet? Cheap: asked in each iteration."""
+        return self._dirty.any or self._reloading
 
     def settle(self, timeout: float = 5.0) -> bool:
         """Waits until everything on disk by now is in the registry; False when time runs out."""
@@ -157,6 +163,13 @@ class Watcher:
 
     def _reload(self, *, all_of_it: bool) -> None:
         """Reloads the folders at rest; the others stay dirty."""
+        self._reloading = True
+        try:
+            self._reload_at_rest(all_of_it=all_of_it)
+        finally:
+            self._reloading = False
+
+    def _reload_at_rest(self, *, all_of_it: bool) -> None:
         waiting = self._dirty.take(all_of_them=all_of_it)
         if not waiting:
             return
