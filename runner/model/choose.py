@@ -117,4 +117,17 @@ def _key(settings: Settings, provider: str, environ: Mapping[str, str]) -> tuple
     known = PROVIDERS.get(provider)
     if known is None or settings.base_url:
         return "", ""
-    return environ.get(known.key_env, ""), known.key_env
+    key = environ.get(known.key_env, "")
+    if not key and not any(environ.get(name) for name in _other_ways(provider)):
+        raise ConfigError(
+            f"{known.key_env} is not set; export {known.key_env}=…, or name the variable that "
+            "holds the key in [model] api_key_env, or another model with --model"
+        )
+    return key, known.key_env
+
+
+def _other_ways(provider: str) -> tuple[str, ...]:
+    """Variables by which litellm itself finds a key, or a server that may need none."""
+    upper = provider.upper()
+    tokens = {"gemini": ("GOOGLE_API_KEY",), "anthropic": ("ANTHROPIC_AUTH_TOKEN",)}
+    return (f"{upper}_API_BASE", f"{upper}_BASE_URL", *tokens.get(provider, ()))

@@ -86,6 +86,7 @@ def test_a_run_with_ollama_imports_neither_litellm_nor_structlog(tmp_path):
         (["run", "x", "--nope"], "--nope"),
         (["run", "  "], "the goal is empty"),
         (["run", "x", "--session", "a/b"], "a/b"),
+        (["run", "x", "--model", "xai/grok", "--set", 'model.base_url=""'], "XAI_API_KEY is not"),
         (["--set", "limits.slots=x", "config", "show"], "limits.slots"),
         (["config", "show", "--set", "limts.slots=1"], "limits"),
         (["--config", "none.toml", "config", "show"], "none.toml"),

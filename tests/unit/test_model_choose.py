@@ -109,8 +109,22 @@ def test_an_ollama_model_takes_its_address_from_the_config_else_from_the_environ
         (Settings(name="scripted/none.json"), "none.json"),
         (Settings(name="llamacpp/none.gguf"), "none.gguf"),
         (Settings(name="openai/x", api_key_env="NOT_SET"), "NOT_SET"),
+        (Settings(name="anthropic/x"), "ANTHROPIC_API_KEY is not set; export"),
     ],
 )
 def test_a_wrong_name_file_or_key_is_a_config_error(tmp_path: Path, settings, says):
     with pytest.raises(ConfigError, match=says):
         make_model(settings, project=tmp_path, environ={})
+
+
+@pytest.mark.parametrize(
+    ("settings", "environ"),
+    [
+        (Settings(name="openai/x", base_url="http://127.0.0.1:9/v1"), {}),
+        (Settings(name="openai/x"), {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}),
+        (Settings(name="gemini/x"), {"GOOGLE_API_KEY": "k"}),
+        (Settings(name="some_other_provider/x"), {}),
+    ],
+)
+def test_no_key_is_asked_for_where_none_may_be_needed(tmp_path: Path, settings, environ):
+    assert make_model(settings, project=tmp_path, environ=environ).name == settings.name
