@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import click
 
+from ..config import Config
 from ..errors import ConfigError
 from ..events import Event
 from ..model.scripted import ScriptedModel
 from ..runner import Runner
 from .approval import approver
 from .common import Common
+from .denied import way_out
 from .logs import configure
 from .options import command
 from .run import OneTurn
+from .skills import scanned
 from .text import one_line
 from .trace import line_of
 
@@ -58,7 +62,31 @@ def call(common: Common, tool: str, arguments: str, as_json: bool, yes: bool) ->
     if not finished:
         common.console.error(turn.reason or result.answer.splitlines()[0])
         return _CANCELLED if result.status == "cancelled" else 1
-    return _shown(common, dict(finished[0].data), as_json=as_json)
+    data = dict(finished[0].data)
+    failed = _failed(config, tool) if data["kind"] == "unknown_tool" else ""
+    if failed and not as_json:
+        common.console.error(failed)
+        return 1
+    code = _shown(common, data, as_json=as_json)
+    if hint := failed or (way_out([str(data["content"])]) if data["kind"] == "denied" else ""):
+        common.console.note(hint)
+    return code
+
+
+def _failed(config: Config, tool: str) -> str:
+    """Why there is no such tool, if the manifest of a skill that failed to load names it."""
+    for skill in scanned(config).skills:
+        if skill.state != "failed":
+            continue
+        try:
+            text = skill.path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            text = ""
+        if re.search(rf"""["']{re.escape(tool)}["']""", text):
+            return (
+                f"{tool} cannot be called: its skill {skill.name!r} failed to load: {skill.reason}"
+            )
+    return ""
 
 
 def _shown(common: Common, data: dict[str, Any], *, as_json: bool) -> int:

@@ -315,7 +315,7 @@ def _finished(call: Shown, data: Mapping[str, Any]) -> list[Part]:
     if not ok:
         line.append(("red", f" {data.get('kind')}: "))
     arrow = " → " if ok else ""
-    return [*line, ("dim", f"{arrow}{content[:_RESULT_CHARS]}")]
+    return [*line, ("dim", f"{arrow}{cut(content, _RESULT_CHARS)}")]
 
 
 def _arguments(value: Any) -> str:
@@ -326,4 +326,9 @@ def _arguments(value: Any) -> str:
         for name, part in value.items()
     ]
     text = " ".join(" ".join(parts).split())
-    return text if len(text) <= _ARGUMENT_CHARS else text[: _ARGUMENT_CHARS - 1] + "…"
+    return cut(text, _ARGUMENT_CHARS)
+
+
+def cut(text: str, most: int) -> str:
+    """The text, at most so many characters of it, with an ellipsis for what is left out."""
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -12,9 +12,11 @@ from .common import Common
 from .options import command
 from .text import dump, table
 
+Tables = dict[str, dict[str, dict[str, Any]]]
 
-@command("runner config show", "runner config show limits", "runner config show --json")
-@click.argument("only", metavar="[TABLE]", required=False)
+
+@command("runner config show", "runner config show limits.slots", "runner config show --json")
+@click.argument("only", metavar="[TABLE[.KEY]]", required=False)
 @click.option("--json", "as_json", is_flag=True, help="As {TABLE: {KEY: {value, origin}}}.")
 def show(common: Common, only: str | None, as_json: bool) -> None:
     """Every setting with its value and where it comes from.
@@ -23,9 +25,7 @@ def show(common: Common, only: str | None, as_json: bool) -> None:
     """
     tables = shown(common.load())
     if only is not None:
-        if only not in tables:
-            raise ConfigError(f"no table {only!r}; there are {', '.join(tables)}")
-        tables = {only: tables[only]}
+        tables = _only(tables, only)
     if as_json:
         common.console.json(tables, indent=2)
     else:
@@ -43,6 +43,23 @@ def path(common: Common) -> int:
         return 1
     common.console.answer(str(file))
     return 0
+
+
+def _only(tables: Tables, only: str) -> Tables:
+    """One table, one key of it, or all roles; `ConfigError` when there is no such thing."""
+    if only in tables:
+        return {only: tables[only]}
+    if only == "agents":
+        return {name: keys for name, keys in tables.items() if name.startswith("agents.")} or {
+            only: {}
+        }
+    for name, keys in tables.items():
+        key = only.removeprefix(f"{name}.")
+        if key != only and key in keys:
+            return {name: {key: keys[key]}}
+        if key != only:
+            raise ConfigError(f"no key {key!r} in [{name}]; there are {', '.join(keys)}")
+    raise ConfigError(f"no table {only!r}; there are {', '.join(tables)}, agents")
 
 
 def _table(name: str, keys: dict[str, dict[str, Any]]) -> str:

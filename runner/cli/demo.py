@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -26,10 +28,10 @@ run on a temporary copy of {files} sample documents; nothing is written here.
 Goal: {goal}
 """
 _NEXT = """
-Now with a model of your own:
-  runner init                                     config and skills in this folder
-  ollama serve; ollama pull qwen2.5:7b            a local model, or set ANTHROPIC_API_KEY or OPENAI_API_KEY
-  runner run "Which files mention API_KEY?"
+Now with a model of your own, in a folder of yours:
+  {runner} init                # config and skills
+  ollama pull qwen2.5:7b       # a local model (Ollama running), or: export ANTHROPIC_API_KEY=…
+  {runner} run "Which files mention API_KEY?"
 """
 
 
@@ -45,7 +47,7 @@ def demo(common: Common) -> int:
         turn = OneTurn(console, live=False, listeners=[_Calls(console)])
         result = turn.run(_runner(home, workspace), DEMO_GOAL)
     show(console, result, turn.reason, as_json=False)
-    console.note(_NEXT)
+    console.note(_NEXT.format(runner=_program()))
     return EXIT_CODES[result.status]
 
 
@@ -58,6 +60,14 @@ def _runner(home: Path, workspace: Path) -> Runner:
     config = config_from({"paths": paths, "watch": {"backend": "off"}}, project=home)
     model = ScriptedModel(read_script(demo_script()), "scripted/demo")
     return Runner(config=config, model=model, approver=SayYes(), record=False, environ={})
+
+
+def _program() -> str:
+    """How the program is called from any folder: by its name if that is on the path."""
+    begun = Path(sys.argv[0])
+    if shutil.which("runner") or begun.name != "runner":
+        return "runner"
+    return shlex.quote(str(begun.absolute()))
 
 
 class _Calls:

@@ -27,6 +27,10 @@ _MOST_NAMED = 8
 _LIMIT_S = 1.0  # a server that takes longer to say what it has is called silent
 _OLLAMA = frozenset({"ollama", "ollama_chat"})
 _QUICK = _OLLAMA | {"scripted", "llamacpp"}
+_MODEL_FIX = (
+    "ollama serve in another terminal, then: ollama pull qwen2.5:7b; or export ANTHROPIC_API_KEY=… "
+    "(or another provider's) and name a model of it in [model] name; runner demo needs none"
+)
 _MARKS = {"ok": "ok", "warning": "WARN", "error": "FAIL"}
 
 
@@ -80,7 +84,7 @@ def _model(config: Config, *, thorough: bool = False) -> Iterator[Check]:
         name = config.model.name or asyncio.run(choose(config.model, environ=os.environ))
         yield from asyncio.run(_described(config, name, thorough=thorough))
     except RunnerError as error:
-        fix = 'see the README, "A model"; runner demo needs none'
+        fix = _MODEL_FIX
         yield Check("model", "error", str(error), fix)
 
 
@@ -106,7 +110,7 @@ async def _described(config: Config, name: str, *, thorough: bool) -> list[Check
     if provider in _OLLAMA and info.tools is None:
         url = getattr(model, "url", "its server")
         said = f"{name} is not known at {url}, or nothing answers there"
-        fix = f"ollama serve; ollama pull {name.partition('/')[2]}"
+        fix = f"ollama serve in another terminal, then: ollama pull {name.partition('/')[2]}"
         return [Check("model", "error", said, fix)]
     found += _abilities(config, info, sent=provider in _OLLAMA)
     return found if provider in _QUICK else [*found, *await _server(settings, name)]

@@ -22,7 +22,7 @@ _FILE = click.Path(path_type=Path)
 
 
 @command(
-    'echo \'{"tool": "echo", "params": {"text": "hi"}}\' | runner parse -v',
+    'echo \'{"tool": "list_files", "params": {"path": "."}}\' | runner parse -v',
     "runner parse --tools tools.json --mode json < reply.txt",
     "runner parse --batch replies.jsonl",
 )

@@ -20,6 +20,7 @@ from ..types import Status, TurnResult
 from .approval import approver
 from .common import Common
 from .console import Console, stdin_text
+from .denied import Denied
 from .eventsfile import EventsFile
 from .interrupts import Interrupts
 from .logs import redact_with
@@ -86,7 +87,8 @@ def run_goal(
     """Runs one turn as the options say, shows what came of it and gives the exit code."""
     config = common.load(limits={"max_iterations": max_iterations})
     with ExitStack() as stack:
-        listeners: list[Listener] = []
+        denied = Denied()
+        listeners: list[Listener] = [denied]
         if events is not None:
             listeners.append(stack.enter_context(EventsFile(events, common.console)))
         turn = OneTurn(
@@ -109,6 +111,8 @@ def run_goal(
     if as_json:
         common.console.json(result.to_dict())
     show(common.console, result, turn.reason, as_json=as_json)
+    if said := denied.line():
+        common.console.note(said)
     return EXIT_CODES[result.status]
 
 

@@ -44,8 +44,10 @@ def resume(common: Common, session: str, text: str | None, **options: Any) -> in
     "runner sessions fork SESSION --at 2 --turn 1 --as another-try",
 )
 @click.argument("session")
-@click.option("--at", type=int, required=True, metavar="N", help="Keep N iterations of the turn.")
-@click.option("--turn", type=int, metavar="T", help="Of that turn; default: the last one.")
+@click.option(
+    "--at", type=int, required=True, metavar="N", help="Keep N iterations of the last turn."
+)
+@click.option("--turn", type=int, metavar="T", help="Count N in turn T instead.")
 @click.option("--as", "new", metavar="NEW", help="The new session's name; default: SESSION-at-N.")
 def fork_(common: Common, session: str, at: int, turn: int | None, new: str | None) -> None:
     """A new session that holds the old one up to iteration N; the old one stays as it is.

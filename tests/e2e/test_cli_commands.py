@@ -91,6 +91,7 @@ def test_a_run_with_ollama_imports_neither_litellm_nor_structlog(tmp_path):
         (["config", "show", "--set", "limts.slots=1"], "limits"),
         (["--config", "none.toml", "config", "show"], "none.toml"),
         (["config", "show", "nosuch"], "nosuch"),
+        (["config", "show", "limits.nosuch"], "no key 'nosuch' in [limits]; there are slots"),
         (["skills", "show", "ecko"], "did you mean 'echo'?"),
         (["skills", "call", "echo", "--args", "[1]"], "JSON object"),
         (["skills", "new", "Bad Name"], "Bad Name"),
@@ -233,6 +234,24 @@ def test_a_refused_call_is_exit_1_with_the_models_sentence(project, arguments, k
     assert (done.code, done.json["kind"]) == (1, kind)
 
 
+def test_a_call_that_nobody_could_be_asked_about_says_what_would_allow_it(project):
+    arguments = ["skills", "call", "note", "--args", '{"text": "a"}']
+    done = project(*arguments)
+    assert done.err.splitlines()[-1] == (
+        'allow with --set \'permissions."fs.write"="allow"\' or --yes'
+    )
+    assert project(*arguments, "--set", 'permissions."fs.write"="allow"').code == 0
+    refused = project(*arguments, "--set", 'permissions."fs.write"="deny"')
+    assert (refused.code, "allow with" in refused.err) == (1, False)
+
+
+def test_a_tool_of_a_skill_that_failed_to_load_is_called_that(project):
+    (project.folder / "skills" / "note" / "skill.py").write_text("def note(:\n")
+    done = project("skills", "call", "note", "--args", '{"text": "a"}')
+    assert (done.code, done.out) == (1, "")
+    assert "its skill 'note' failed to load: skills/note/skill.py:1: SyntaxError" in done.err
+
+
 def test_the_first_folder_of_skills_wins(project):
     other = {"more/echo/skill.toml": ECHO["echo/skill.toml"], "more/echo/skill.py": "def echo(text):\n    return 'other'\n"}  # fmt: skip
     for name, text in other.items():
@@ -368,6 +387,10 @@ def test_doctor_names_each_fault_with_its_fix(tmp_path):
     assert "127.0.0.1:9" in faults["model"]["found"]
     assert all(check["fix"] for check in faults.values())
     assert "fix: ollama serve" in project("doctor").out
+    named = project("doctor", "--json", "--model", "anthropic/x", "--set", 'model.base_url=""')
+    missing = next(check for check in named.json if check["name"] == "model")
+    assert "ANTHROPIC_API_KEY is not set" in missing["found"]
+    assert "README" not in missing["fix"]
 
 
 def test_doctor_names_a_few_skills_that_are_not_ready_and_counts_the_rest(project):
@@ -377,6 +400,14 @@ def test_doctor_names_a_few_skills_that_are_not_ready_and_counts_the_rest(projec
     checks = [check for check in project("doctor", "--json").json if check["name"] == "skills"]
     assert [check["level"] for check in checks] == ["ok", *["error"] * 8, "warning"]
     assert checks[-1]["found"] == "22 more are not ready"
+
+
+def test_config_show_takes_a_key_and_the_table_of_all_roles(project, tmp_path):
+    assert project("config", "show", "limits.slots").out == "[limits]\nslots = 0  # default\n"
+    assert list(project("config", "show", "permissions.fs.read", "--json").json) == ["permissions"]
+    assert project("config", "show", "agents").out == "[agents]\n"
+    with_role = Project(tmp_path / "q", config="[agents.critic]\ndescription = 'Judges.'\n")
+    assert list(with_role("config", "show", "agents", "--json").json) == ["agents.critic"]
 
 
 def test_doctor_reads_a_wrong_config(tmp_path):
@@ -394,4 +425,5 @@ def test_the_demo_does_the_main_job_and_writes_nothing_here(tmp_path):
     assert "read from a script" in err
     assert err.count("result ok") == 7
     assert "runner init" in err
+    assert "serve;" not in err
     assert not [*Path(tmp_path).iterdir()]

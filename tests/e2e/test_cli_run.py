@@ -324,3 +324,13 @@ def wait_for(condition, limit: float = 20) -> None:
     while not condition():
         assert time.monotonic() < until, "it did not happen"
         time.sleep(0.01)
+
+
+def test_calls_that_were_denied_unasked_are_named_at_the_end_with_the_way_out(tmp_path):
+    turns = [calls(("note", {"text": "a"}), ("note", {"text": "b"})), says("done")]
+    with FakeServer(turns) as server:
+        done = Project(tmp_path / "p", NOTE, url=server.url)("run", "x")
+    assert (done.code, done.out) == (0, "done\n")
+    assert done.err.splitlines()[-1] == (
+        '2 call(s) were denied: note; allow with --set \'permissions."fs.write"="allow"\' or --yes'
+    )
