@@ -120,8 +120,11 @@ def read_script(path: Path) -> JSON:
         raise ConfigError(f"{path}: cannot read the script: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: the script is not JSON: {error}") from error
-    if not isinstance(script, dict):
-        raise ConfigError(f'{path}: a script is an object with "replies"')
+    if not isinstance(script, dict) or not script.keys() & {"replies", "rules"}:
+        raise ConfigError(
+            f'{path}: a script is an object with "replies" or "rules", such as '
+            '{"replies": [{"text": "done"}]}; see docs/config.md'
+        )
     return script
 
 
@@ -145,8 +148,21 @@ def _list_problems(owner: JSON, key: str, prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{key}[{number}] is not an object"
         elif unknown := sorted(set(reply) - KEYS):
             yield f"{prefix}{key}[{number}]: unknown key {unknown[0]!r}; known: {', '.join(sorted(KEYS))}"
-        elif any(not isinstance(c, dict) or "name" not in c for c in reply.get("calls", ())):
-            yield f"{prefix}{key}[{number}].calls: every call needs a name"
+        elif not _are_calls(reply.get("calls", [])):
+            yield (
+                f"{prefix}{key}[{number}].calls: every call needs a name, and its arguments as an "
+                'object: [{"name": "list_files", "arguments": {"path": "."}}]'
+            )
+
+
+def _are_calls(calls: Any) -> bool:
+    """A list of calls; arguments that are a text stand for JSON a model wrote badly."""
+    return isinstance(calls, list) and all(
+        isinstance(call, dict)
+        and isinstance(call.get("name"), str)
+        and isinstance(call.get("arguments", {}), (dict, str))
+        for call in calls
+    )
 
 
 def _pieces(reply: JSON) -> list[str]:

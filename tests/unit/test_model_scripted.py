@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from pathlib import Path
 
 import pytest
 from model_kit import attempt, called, outcome, reply_of
 
 from runner.errors import ConfigError, ModelRefused, ModelUnavailable, ToolsUnsupported
-from runner.model.scripted import ScriptedModel, read_script
+from runner.model.scripted import KEYS, ScriptedModel, read_script
 from runner.types import Message, ModelReply, Usage
 
 
@@ -125,3 +127,25 @@ def test_a_script_file_is_read_and_a_bad_one_names_itself(tmp_path):
         read_script(file)
     with pytest.raises(ConfigError, match="cannot read"):
         read_script(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"repeat_last": true}', '{"reply": []}'])
+def test_a_script_without_replies_is_refused_when_it_is_read(tmp_path, text):
+    (tmp_path / "s.json").write_text(text)
+    with pytest.raises(ConfigError, match=r's\.json: a script is an object with "replies"'):
+        read_script(tmp_path / "s.json")
+
+
+@pytest.mark.parametrize("calls", [3, ["a"], [{}], [{"name": "a", "arguments": 1}]])
+def test_a_call_without_name_or_arguments_is_told_what_it_needs(calls):
+    with pytest.raises(ConfigError, match="needs a name, and its arguments as an object"):
+        ScriptedModel({"replies": [{"calls": calls}]})
+
+
+def test_every_key_of_a_reply_is_in_the_docs():
+    page = (Path(__file__).parents[2] / "docs" / "config.md").read_text(encoding="utf-8")
+    part = page.partition("### A scripted model")[2].partition("\n## ")[0]
+    (example,) = re.findall(r"```json\n(.*?)```", part, re.DOTALL)
+    ScriptedModel(json.loads(example))
+    listed = [key for key in KEYS - {"no_index"} if f"`{key}`" not in part]
+    assert listed == []
