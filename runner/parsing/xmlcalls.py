@@ -15,7 +15,7 @@ from .strict import decode
 
 _NS = r"(?:[\w-]+:|｜DSML｜)?"
 _FUNCTION = pattern(
-    rf"<{_NS}(?P<tag>function|invoke|tool_call|tool|call)(?:\s*=\s*[\"']?(?P<a>[^>\"'\s]+)[\"']?|\s+name\s*=\s*[\"'](?P<b>[^\"'>]+)[\"'])[^>]*?(?P<self>/)?>"
+    rf"<{_NS}(?P<tag>function|invoke|tool_call|tool|call)(?:\s*=\s*[\"']?(?P<a>[^<>\"'\s]++)[\"']?|\s+name\s*=\s*[\"'](?P<b>[^\"'<>]++)[\"'])(?:[^<>/]|/(?!>))*+(?P<self>/)?>"
 )
 _GLM = pattern(
     r"<(?:longcat_)?tool_call>\s*(?P<a>[\w.-]+)\s*(?=<(?:longcat_)?arg_key>|</(?:longcat_)?tool_call>|<(?:longcat_)?tool_call>|\Z)"
@@ -220,7 +220,7 @@ def _takes_text(schema: Any) -> bool:
 FUNCTION = Tagged(
     call=_FUNCTION,
     parameter=pattern(
-        rf"<{_NS}(?:parameter|param|arg|argument)(?:\s*=\s*[\"']?(?P<k>[^>\"'\s]+)[\"']?|\s+name\s*=\s*[\"'](?P<l>[^\"'>]+)[\"'])[^>]*>"
+        rf"<{_NS}(?:parameter|param|arg|argument)(?:\s*=\s*[\"']?(?P<k>[^<>\"'\s]++)[\"']?|\s+name\s*=\s*[\"'](?P<l>[^\"'<>]++)[\"'])[^<>]*+>"
     ),
     parameter_end=pattern(rf"</{_NS}(?:parameter|param|arg|argument)>"),
     call_end=pattern(rf"</{_NS}(?:function|invoke|tool_call|tool|call)>"),
@@ -228,7 +228,7 @@ FUNCTION = Tagged(
 GLM = Tagged(
     call=_GLM,
     parameter=pattern(
-        r"<(?:longcat_)?arg_key>\s*(?P<k>[^<>]+?)\s*</(?:longcat_)?arg_key>\s*<(?:longcat_)?arg_value>"
+        r"<(?:longcat_)?arg_key>(?P<k>[^<>]++)</(?:longcat_)?arg_key>\s*<(?:longcat_)?arg_value>"
     ),
     parameter_end=pattern(r"</(?:longcat_)?arg_value>"),
     call_end=pattern(r"</(?:longcat_)?tool_call>"),

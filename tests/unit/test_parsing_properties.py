@@ -101,11 +101,11 @@ def test_a_call_is_read_exactly_and_no_prefix_of_it_is_another_call(
     assert not cut.calls or cut.calls == whole.calls
 
 
-HOSTILE = ("{", "[", '"', "<tool_call>", "```", "```\n", '{"a":', '["', '{"\\', "{'a ", "</think>", "<parameter=path>", "'", "\\", "{/*")  # fmt: skip
+HOSTILE = ("{", "[", '"', "<tool_call>", "```", "```\n", '{"a":', '["', '{"\\', "{'a ", "</think>", "<parameter=path>", "'", "\\", "{/*", "<function=", "<invoke name='", "x", " ", "<arg_key>")  # fmt: skip
 
 
 @pytest.mark.parametrize("part", HOSTILE)
-@pytest.mark.parametrize("start", ["", '{"tool": "write_file", "params": {"path": "', "Sure:\n"])
+@pytest.mark.parametrize("start", ["", '{"tool": "write_file", "params": {"path": "', "Sure:\n", "<function=", "<function=write_file><parameter=", "<tool_call>write_file<arg_key>"])  # fmt: skip
 def test_hostile_input_takes_no_more_than_a_second_per_megabyte(part: str, start: str) -> None:
     text = start + part * (200_000 // len(part))
     begin = time.perf_counter()
