@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +14,13 @@ from ..errors import SkillError
 from ..types import NOTHING, Tool
 from . import agentskills, hooknames, lint, parameters, source
 from .assemble import HookSpecs
+from .loader import compile_module, syntax_fault
 from .registry import Registry
 from .skill import Skill, printable
 
 Level = Literal["error", "warning"]
 MAX_BODY_LINES = 500
+_NEXT_FILE = re.compile(r"; (?=[\w/.-]+\.py:\d+: )")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +69,27 @@ def check_skill(
     skill: Skill, among: Sequence[Skill] = (), hookspecs: HookSpecs = NOTHING
 ) -> list[Finding]:
     """Findings about one skill; `among` are the skills its fallbacks may name."""
-    path = printable(skill.path)
     errors, warnings = _by_state(skill)
     if skill.state in ("ready", "stale"):
         errors += _wrong(skill, among, hookspecs)
         warnings += _could_be_better(skill)
     warnings += skill.warnings
-    return [
-        *(Finding(path, "error", text) for text in dict.fromkeys(errors)),
-        *(Finding(path, "warning", text) for text in dict.fromkeys(warnings)),
+    found = [
+        *(_finding(skill, "error", one) for text in errors for one in _NEXT_FILE.split(text)),
+        *(_finding(skill, "warning", text) for text in warnings),
     ]
+    return list(dict.fromkeys(found))
+
+
+def _finding(skill: Skill, level: Level, text: str) -> Finding:
+    """The finding at the file its text begins with, which is then not said again."""
+    named, colon, rest = text.partition(": ")
+    file, _, line = named.partition(":")
+    below = file.rpartition(f"{skill.location.name}/")[2]
+    if not colon or not (skill.location / below).is_file():
+        return Finding(printable(skill.path), level, text)
+    where = f"line {line}: " if line else ""
+    return Finding(printable(skill.location / below), level, f"{where}{rest}")
 
 
 def _check_path(path: Path, hookspecs: HookSpecs, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -105,12 +119,28 @@ def _root(path: Path) -> tuple[Path, bool]:
 def _by_state(skill: Skill) -> tuple[list[str], list[str]]:
     match skill.state:
         case "failed" | "stale":
-            return [skill.reason], []
+            return [skill.reason, *_not_python(skill)], []
         case "ineligible" | "shadowed":
             told = skill.reason.startswith(skill.state)
             return [], [skill.reason if told else f"{skill.state}: {skill.reason}"]
         case _:
             return [], []
+
+
+def _not_python(skill: Skill) -> list[str]:
+    """The modules that do not compile; a skill's reason names its first fault alone."""
+    try:
+        files = source.read(str(skill.location), source.look(str(skill.location))).files
+    except SkillError:
+        return []
+    found = []
+    for name in files:
+        if name.endswith(".py") and "/" not in name:
+            try:
+                compile_module(files, name, str(skill.location))
+            except (SyntaxError, ValueError, RecursionError) as error:
+                found.append(syntax_fault(name, error))
+    return found
 
 
 def _wrong(skill: Skill, among: Sequence[Skill], hookspecs: HookSpecs) -> list[str]:

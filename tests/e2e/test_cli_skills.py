@@ -120,7 +120,7 @@ def test_watch_checks_again_with_each_save_and_leaves_at_ctrl_c(paths, project):
     watching.until("0 error(s)")
     watching.until("waiting for a save")
     write(project.folder / "skills", {"echo/skill.py": "def echo(text):\n    return (\n"})
-    assert "skill.py:2" in watching.until("1 error(s)")
+    assert "skill.py: error: line 2: " in watching.until("1 error(s)")
     write(
         project.folder / "skills", {"echo/skill.py": "import gone\ndef echo(text):\n    return 1\n"}
     )

@@ -61,12 +61,21 @@ def test_one_check_names_every_broken_skill(tmp_path):
     found = [x for x in lines([tmp_path / "skills"]) if ": error: " in x]
     assert len(found) == 4
     for word in (
-        "skill.py:1: SyntaxError",
+        "skill.py: error: line 1: SyntaxError",
         "no_such_package_at_all",
         "no manifest",
         "'name' is missing",
     ):
         assert any(word in line for line in found), word
+
+
+def test_each_fault_stands_on_a_line_of_its_own_at_its_own_file(tmp_path):
+    write(tmp_path / "skills", one_tool("bad", "def bad(:\n"))
+    manifest, module = (tmp_path / "skills" / "bad" / name for name in ("skill.toml", "skill.py"))
+    manifest.write_text(f"nonsense = 1\n{manifest.read_text()}")
+    first, second = lines([tmp_path / "skills" / "bad"])
+    assert first.startswith(f"{manifest}: error: unknown field 'nonsense'")
+    assert second.startswith(f"{module}: error: line 1: SyntaxError: ")
 
 
 @pytest.mark.parametrize(
