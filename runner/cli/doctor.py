@@ -84,8 +84,12 @@ def _model(config: Config, *, thorough: bool = False) -> Iterator[Check]:
         name = config.model.name or asyncio.run(choose(config.model, environ=os.environ))
         yield from asyncio.run(_described(config, name, thorough=thorough))
     except RunnerError as error:
-        fix = _MODEL_FIX
-        yield Check("model", "error", str(error), fix)
+        said, semicolon, way = str(error).partition(" is not set; ")  # it names the fix itself
+        yield (
+            Check("model", "error", f"{said} is not set", way)
+            if semicolon
+            else Check("model", "error", said, _MODEL_FIX)
+        )
 
 
 async def _described(config: Config, name: str, *, thorough: bool) -> list[Check]:

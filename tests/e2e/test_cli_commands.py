@@ -390,7 +390,7 @@ def test_doctor_names_each_fault_with_its_fix(tmp_path):
     named = project("doctor", "--json", "--model", "anthropic/x", "--set", 'model.base_url=""')
     missing = next(check for check in named.json if check["name"] == "model")
     assert "ANTHROPIC_API_KEY is not set" in missing["found"]
-    assert "README" not in missing["fix"]
+    assert missing["fix"].startswith("export ANTHROPIC_API_KEY=…")
 
 
 def test_doctor_names_a_few_skills_that_are_not_ready_and_counts_the_rest(project):
