@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config import Config, load_config
+from ..errors import ConfigError
 from .console import Console
 from .logs import configure
 
@@ -28,10 +29,18 @@ class Common:
 
         Raises `ConfigError` with all problems; prints the config's warnings.
         """
+        place = self.options.get("paths.workspace")
+        if place and not Path(place).is_dir():
+            raise ConfigError(
+                f"--workspace: {place} is not a folder; make it first, or name another"
+            )
         more = {f"{table}.{key}": v for table, keys in tables.items() for key, v in keys.items()}
         config = load_config(file=self.file, sets=self.sets, options={**self.options, **more})
         for warning in config.warnings if warn else ():
             self.console.warn(warning)
+        for root in self.options.get("paths.skills") or ():
+            if warn and not Path(root).is_dir():
+                self.console.warn(f"--skills: there is no folder {root}; it is watched for")
         return config
 
 

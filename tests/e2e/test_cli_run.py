@@ -122,6 +122,18 @@ def test_an_events_file_that_cannot_be_written_is_wrong_usage(tmp_path):
     assert done.err.startswith("error: --events no/such/folder/e.jsonl: ")
 
 
+def test_a_workspace_that_is_not_there_is_wrong_usage(tmp_path):
+    (tmp_path / "file").write_text("x")
+    project = Project(tmp_path / "p")
+    for place in ("nowhere", str(tmp_path / "file")):
+        done = project("run", "x", "--workspace", place)
+        assert (done.code, done.out) == (2, "")
+        assert (
+            done.err
+            == f"error: --workspace: {place} is not a folder; make it first, or name another\n"
+        )
+
+
 def test_asking_without_a_terminal_is_no_and_yes_is_yes(tmp_path):
     with FakeServer([calls(("note", {"text": "a"})), says("done")] * 2) as server:
         project = Project(tmp_path / "p", NOTE, url=server.url)
