@@ -260,8 +260,11 @@ class SkillLoop:
             except BaseException as error:  # noqa: BLE001 - a task that a skill left raised SystemExit
                 log.warning("skill.task_exited", error=type(error).__name__)
             wanted = self._loop is loop and not loop.is_closed()
-        if not loop.is_closed():
-            _end_loop(loop)
+        try:
+            if not loop.is_closed():
+                _end_loop(loop)
+        except Exception as error:  # noqa: BLE001 - a skill closes it at the same moment
+            log.warning("skill.loop_closed", error=type(error).__name__)
 
     @staticmethod
     def _begin(
