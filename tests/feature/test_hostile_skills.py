@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,8 @@ async def close() -> str:
     def closing() -> None:
         while loop.is_running():
             pass
-        loop.close()
+        with suppress(AttributeError, RuntimeError):  # the runner may end it at the same moment
+            loop.close()
 
     threading.Thread(target=closing, daemon=True).start()
     loop.stop()
