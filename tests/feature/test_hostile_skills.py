@@ -53,7 +53,7 @@ async def close() -> str:
     def closing() -> None:
         while loop.is_running():
             pass
-        with suppress(AttributeError, RuntimeError):  # the runner may end it at the same moment
+        with suppress(Exception):  # the runner may end it at the same moment, at any step of it
             loop.close()
 
     threading.Thread(target=closing, daemon=True).start()
