@@ -47,10 +47,10 @@ def record(
     replies: Iterable[JSON],
     *,
     skills: Iterable[Callable[..., Any]] = (),
-    goals: Iterable[str] = ("the goal",),
+    goals: Iterable[str | None] = ("the goal",),
     session: str = "s1",
 ) -> Recorded:
-    """Runs the goals with a scripted model, as a host would."""
+    """Runs the goals with a scripted model, as a host would; None takes the last turn back."""
 
     async def run() -> Recorded:
         model = ScriptedModel({"replies": list(replies)})
@@ -58,9 +58,10 @@ def record(
             Runner(model=model, skills=skills, config=settings) as runner,
             runner.session(session) as opened,
         ):
-            results = [await opened.run(goal) for goal in goals]
+            results = [await opened.run(g) if g else await opened.undo() for g in goals]
             assert opened.state is not None
-            return Recorded(results, tuple(opened.state.transcript))
+            ended = [result for result in results if isinstance(result, TurnResult)]
+            return Recorded(ended, tuple(opened.state.transcript))
 
     return asyncio.run(run())
 

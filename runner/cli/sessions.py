@@ -99,6 +99,8 @@ def _conversation(records: list[Record]) -> Iterator[str]:
                 text = str(r.get("content", ""))
                 mark = "=" if r.get("ok") else f"! {r.get('kind')}:"
                 yield f"  {r.get('tool')} {mark} {one_line(text, _RESULT_CHARS)}"
+            case "turn.undone":
+                yield f"[taken back: {one_line(str(r.get('goal', '')), _GOAL_CHARS)}]"
             case "turn.finished":
                 status = r.get("status")
                 yield str(r.get("answer", "")) + ("" if status == "completed" else f"\n[{status}]")

@@ -45,7 +45,11 @@ def resume(common: Common, session: str, text: str | None, **options: Any) -> in
 )
 @click.argument("session")
 @click.option(
-    "--at", type=int, required=True, metavar="N", help="Keep N iterations of the last turn."
+    "--at",
+    type=int,
+    required=True,
+    metavar="N",
+    help="Keep N iterations of the last turn that stands.",
 )
 @click.option("--turn", type=int, metavar="T", help="Count N in turn T instead.")
 @click.option("--as", "new", metavar="NEW", help="The new session's name; default: SESSION-at-N.")
@@ -73,7 +77,7 @@ def _checked(session: str) -> str:
 
 
 def _goal_of(state: Path, session: str) -> str:
-    turns = story(load(state, session).records, session).turns
+    turns = story(load(state, session).records, session).standing
     return turns[-1].goal if turns else ""
 
 

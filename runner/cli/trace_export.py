@@ -23,7 +23,10 @@ from .written import FILE, STDOUT, write
 @click.option("--test", "for_test", is_flag=True, help="A pytest file: these replies, your skills.")
 @click.option("-o", "--output", type=FILE, metavar="FILE", default=STDOUT, help="Default: stdout.")
 def export(common: Common, session: str, *, for_test: bool, output: Path) -> None:
-    """A session for other programs: its turns as JSON, or a test that keeps them as they are."""
+    """A session for other programs: its turns as JSON, or a test that keeps them as they are.
+
+    A turn that was taken back with /undo is marked in the JSON and taken back again in the test.
+    """
     loaded = load(common.load().paths.state, session)
     for sentence in loaded.damage:
         common.console.warn(sentence)

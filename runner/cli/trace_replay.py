@@ -35,7 +35,8 @@ def replay_(common: Common, session: str, *, live: bool, start: int, as_json: bo
     """Run a session again: recorded replies, recorded results, and the real parser and brakes.
 
     The model is never asked. With --live the skills run; a call that needs permission asks, and
-    one whose arguments were redacted is left out. Exit 1 with the first difference.
+    one whose arguments were redacted is left out. A turn that was taken back with /undo runs, for
+    what its tools did stayed done, and is taken back again. Exit 1 with the first difference.
     """
     ask = approver(common.console, yes=False) if live else None
     done = asyncio.run(replay(common.load(), session, live=live, start=start, approver=ask))
@@ -62,7 +63,7 @@ def _lines(done: Replayed) -> Iterator[str]:
             yield from _reply(reply, done)
             if reply.number == end:
                 return
-        yield f"  {turn.status}"
+        yield f"  {turn.status}" + (", taken back" if turn.undone_after else "")
     calls = f"{done.compared} call(s) as recorded"
     ran = f", {done.ran} of them run again" if done.live else ", none of them run"
     yield calls + ran

@@ -27,13 +27,10 @@ def as_test(told: Story) -> str:
     """A pytest file: the recorded replies, the skills as they are, the same calls and answers.
 
     Turns from the first one on that cannot be repeated (cancelled, failed, out of budget) are
-    left out.
+    left out. A turn that was taken back runs and is taken back again, for what its tools did stayed
+    done; one that cannot be repeated is left out alone.
     """
-    turns = []
-    for turn in told.turns:
-        if turn.status not in REPEATABLE:
-            break
-        turns.append(turn)
+    goals, turns, skipped = _repeated(told)
     if not turns:
         raise RecordError(
             f"session {told.session!r} has no finished turn that a test could repeat; "
@@ -43,11 +40,11 @@ def as_test(told: Story) -> str:
     skip = _skip(calls)
     values = {
         "NAME": told.session,
-        "LEFT_OUT": _left_out(len(told.turns) - len(turns)),
+        "LEFT_OUT": _left_out(len(told.turns) - len(turns) - skipped, skipped),
         "PYTEST": "import pytest\n\n" if skip else "",
         "SKIP": skip,
         "REPLIES": _literal([_scripted(r) for turn in turns for r in turn.replies]),
-        "GOALS": _literal([turn.goal for turn in turns]),
+        "GOALS": _literal(goals),
         "CALLS": _literal([(c.tool, c.arguments, c.kind) for c in calls if c.finished]),
         "STATUSES": _literal([turn.status for turn in turns]),
         "ANSWERS": _literal([turn.answer for turn in turns if turn.status == "completed"]),
@@ -58,6 +55,23 @@ def as_test(told: Story) -> str:
     return text
 
 
+def _repeated(told: Story) -> tuple[list[str | None], list[RecordedTurn], int]:
+    """The goals, None for a turn taken back; their turns; how many taken back cannot be repeated."""
+    goals: list[str | None] = []
+    turns: list[RecordedTurn] = []
+    skipped = 0
+    for turn in told.turns:
+        if turn.status in REPEATABLE:
+            turns.append(turn)
+            goals.append(turn.goal)
+        elif turn.undone_after:
+            skipped += 1
+        else:
+            break
+        goals += [None for undone in told.undone_after(turn) if undone in turns]
+    return goals, turns, skipped
+
+
 def _turn(turn: RecordedTurn) -> JSON:
     finished = turn.finished or {}
     return {
@@ -65,6 +79,7 @@ def _turn(turn: RecordedTurn) -> JSON:
         "goal": turn.goal,
         "status": turn.status,
         "answer": turn.answer,
+        "undone": turn.undone_after > 0,
         "usage": finished.get("usage"),
         "cost": finished.get("cost"),
         "duration": finished.get("duration"),
@@ -118,12 +133,13 @@ def _literal(value: Any) -> str:
     return pformat(value, width=96, sort_dicts=False)
 
 
-def _left_out(turns: int) -> str:
-    return (
-        f"\nIts last {turns} turn(s) are left out: they did not end by themselves.\n"
-        if turns
-        else ""
-    )
+def _left_out(last: int, undone: int) -> str:
+    said = ""
+    if last:
+        said += f"\nIts last {last} turn(s) are left out: they did not end by themselves.\n"
+    if undone:
+        said += f"\n{undone} turn(s) that were taken back are left out: they did not end by themselves.\n"
+    return said
 
 
 def _skip(calls: list[RecordedCall]) -> str:
@@ -154,7 +170,7 @@ from pathlib import Path
 
 WORKSPACE: Path | None = None
 
-GOALS = @@GOALS@@
+GOALS = @@GOALS@@  # None: the last turn is taken back
 
 REPLIES = @@REPLIES@@
 
@@ -181,7 +197,8 @@ async def _run(folder: Path, events: list[dict]) -> list:
         options=options, model=ScriptedModel({"replies": REPLIES}), approver=_as_recorded
     )
     async with runner, runner.session(listeners=[lambda e: events.append(e.to_dict())]) as session:
-        return [await session.run(goal) for goal in GOALS]
+        results = [await (session.run(goal) if goal else session.undo()) for goal in GOALS]
+    return [result for result, goal in zip(results, GOALS) if goal]
 
 
 async def _as_recorded(call, tool, session) -> bool:

@@ -32,12 +32,15 @@ class Forked:
 
 
 def fork(state: Path, session: str, new: str, *, at: int, turn: int | None = None) -> Forked:
-    """Writes the new session; the old one is only read. `SessionError` when there is no such point."""
+    """Writes the new session; the old one is only read. `SessionError` when there is no such point.
+
+    Without `turn` the last one that stands; a turn that was taken back stands again when named.
+    """
     target = file_of(state, new)
     if target.exists():
         raise SessionError(f"there is a session {new!r} already; name another one with --as")
     loaded = load(state, session)
-    wanted = turn if turn is not None else _last_turn(loaded.records, session)
+    wanted = turn if turn is not None else _last_standing(loaded.records, session)
     kept, warnings = cut(loaded.records, session, turn=wanted, at=at), list(loaded.damage)
     records = [_renamed(record, session, new, warnings) for record in kept]
     records.append(_note(records, new, of=session, turn=wanted, at=at))
@@ -59,9 +62,12 @@ def cut(records: Sequence[Record], session: str, *, turn: int, at: int) -> list[
             f"--at takes 0 to {max(iterations)}"
         )
     kept: list[Record] = []
+    begun = False
     for record in records:
-        if _own(record, session) and _point(record) > (turn, at):
-            break
+        if _own(record, session):
+            begun = begun or _point(record)[0] == turn
+            if _point(record) > (turn, at) or (begun and record["type"] == "turn.undone"):
+                break
         kept.append(record)
     while kept and kept[-1]["type"] == "session.started" and len(kept) > 1:
         kept.pop()  # the next turn's opening, which is no longer there
@@ -93,6 +99,17 @@ def _point(record: Mapping[str, Any]) -> tuple[int, int]:
 
 def _last_turn(records: Sequence[Record], session: str) -> int:
     return max((_point(r)[0] for r in records if _own(r, session)), default=0)
+
+
+def _last_standing(records: Sequence[Record], session: str) -> int:
+    """The last turn that nobody took back, or the last one when none stands."""
+    turns: list[int] = []
+    for record in records:
+        if _own(record, session) and record["type"] == "turn.started":
+            turns.append(_point(record)[0])
+        elif _own(record, session) and record["type"] == "turn.undone":
+            del turns[-1:]
+    return turns[-1] if turns else _last_turn(records, session)
 
 
 def _renamed(record: Record, old: str, new: str, warnings: list[str]) -> Record:

@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .trajectory import read
+from .turns import story
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """One session of a state folder. `status` is `unfinished` while a turn has no end."""
+    """One session of a state folder, without what was taken back.
+
+    `status` is how its last turn ended, `unfinished` while that has no end.
+    """
 
     id: str
     turns: int
@@ -23,15 +27,13 @@ def overview(path: Path) -> Overview:
     """The overview of one trajectory; `RecordError` when it cannot be read."""
     records = read(path).records
     session = path.name.removesuffix(".jsonl")
-    own = [r for r in records if r.get("session") == session]
-    goals = [r for r in own if r["type"] == "turn.started"]
-    ends = [r for r in own if r["type"] == "turn.finished"]
-    status = str(ends[-1].get("status", "")) if ends else "empty"
+    turns = story(records, session).standing
+    status = turns[-1].status if turns else "empty"
     when = str(records[-1].get("time", "")) if records else ""
     return Overview(
         id=session,
-        turns=len(goals),
-        goal=str(goals[-1].get("goal", "")) if goals else "",
-        status="unfinished" if len(goals) > len(ends) else status,
+        turns=len(turns),
+        goal=turns[-1].goal if turns else "",
+        status="unfinished" if status == "interrupted" else status,
         when=when[:19].replace("T", " "),
     )

@@ -1,7 +1,8 @@
 """Replay: a recorded session run again, with recorded results or live skills, and compared.
 
 The real loop runs: parser, admission, loop guard and history. The model is never asked, and in a
-pure replay no tool runs and nothing is read but the record.
+pure replay no tool runs and nothing is read but the record. A turn that was taken back runs, since
+what its tools did stayed done, and is then taken back again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ..errors import SessionError
 from ..loop import run_turn
 from ..model.scripted import ScriptedModel
 from ..opening import begin_turn
+from ..revise import undo
 from ..runner import Runner
 from ..session import Session
 from ..settings import HooksConfig
@@ -51,7 +53,12 @@ class Replayed:
             "session": self.story.session,
             "mode": "live" if self.live else "pure",
             "turns": [
-                {"turn": t.number, "status": t.status, "iterations": len(t.replies)}
+                {
+                    "turn": t.number,
+                    "status": t.status,
+                    "iterations": len(t.replies),
+                    "undone": t.undone_after > 0,
+                }
                 for t in self.story.turns
             ],
             "calls": self.compared,
@@ -122,6 +129,8 @@ async def _play(shared: Shared, state: SessionState, player: Player) -> None:
         state.config = replace(state.config, limits=replace(limits, max_iterations=most))
         if not await _turn(shared, state, player, turn):
             return
+        for _ in player.told.undone_after(turn):
+            undo(state)
 
 
 async def _turn(shared: Shared, state: SessionState, player: Player, turn: RecordedTurn) -> bool:

@@ -68,10 +68,14 @@ class RecordedReply:
 
 @dataclass(slots=True)
 class RecordedTurn:
-    """One goal with the replies it took. `finished` is missing when the process died."""
+    """One goal with the replies it took. `finished` is missing when the process died.
+
+    `undone_after`: the turn after which it was taken back; 0 when it stands.
+    """
 
     number: int
     goal: str
+    undone_after: int = 0
     notes: list[Record] = field(default_factory=list)
     replies: list[RecordedReply] = field(default_factory=list)
     finished: Record | None = None
@@ -97,9 +101,18 @@ class Story:
     turns: list[RecordedTurn] = field(default_factory=list)
 
     @property
+    def standing(self) -> list[RecordedTurn]:
+        """The turns that nobody took back."""
+        return [turn for turn in self.turns if not turn.undone_after]
+
+    @property
     def answer(self) -> str:
-        """What the last turn that ended said."""
-        return next((t.answer for t in reversed(self.turns) if t.finished), "")
+        """What the last turn that ended, and stands, said."""
+        return next((t.answer for t in reversed(self.standing) if t.finished), "")
+
+    def undone_after(self, turn: RecordedTurn) -> list[RecordedTurn]:
+        """The turns that were taken back between this one and the next."""
+        return [t for t in self.turns if t.undone_after == turn.number]
 
 
 def load(state: Path, session: str) -> Loaded:
@@ -173,6 +186,9 @@ def _into_turn(told: Story, record: Record, tools: tuple[str, ...]) -> None:
         turn.replies.append(_reply(number, record, tools))
     elif kind == "turn.finished":
         turn.finished = record
+    elif kind == "turn.undone":
+        for last in told.standing[-1:]:
+            last.undone_after = turn.number
     elif kind == "note.added":
         (turn.notes if reply is None else reply.notes).append(record)
     elif reply is not None:

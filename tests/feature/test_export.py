@@ -88,6 +88,21 @@ def test_the_plain_export_is_json_with_turns_iterations_and_calls(tmp_path: Path
     assert turn["iterations"][2]["calls"][0]["arguments"] == {"text": "in words"}
 
 
+def test_an_exported_test_takes_back_what_was_taken_back(tmp_path: Path) -> None:
+    project(tmp_path, "def note(text):\n    return f'kept {text}'\n")
+    settings = config(tmp_path, paths={"skills": ["skills"], "state": str(tmp_path / ".runner")})
+    replies = [{"status": 401}, call("note", text="a"), say("two"), say("three")]
+    record(settings, replies, goals=["lost", None, "second", None, "third"])
+    done = python(tmp_path, "runner", "trace", "export", "s1")
+    assert [t["undone"] for t in json.loads(done.stdout)["turns"]] == [True, True, False]
+    text = python(tmp_path, "runner", "trace", "export", "s1", "--test").stdout
+    assert "GOALS = ['second', None, 'third']" in text
+    assert "1 turn(s) that were taken back are left out" in text
+    (tmp_path / "test_s1.py").write_text(text)
+    ran = python(tmp_path, "pytest", "-q", "-p", "no:cacheprovider", "test_s1.py")
+    assert ran.returncode == 0, ran.stdout
+
+
 def test_the_page_is_written_where_it_is_wanted(tmp_path: Path) -> None:
     recorded(tmp_path)
     done = python(tmp_path, "runner", "trace", "html", "s1")

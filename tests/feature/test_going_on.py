@@ -10,6 +10,7 @@ import trajectories as t
 from runner import Runner, ScriptedModel, SessionError
 from runner.events import KINDS
 from runner.record.fork import fork, free_id
+from runner.record.overview import overview
 from runner.record.resume import UNKNOWN, rebuild
 
 
@@ -151,6 +152,41 @@ def test_what_was_taken_back_is_gone_from_the_conversation_now_and_after_a_resum
     assert [content for role, content in later if role == "user"] == [
         *("the goal", "what now?", "and later?")
     ]
+
+
+@pytest.fixture(name="undone")
+def _undone(tmp_path):
+    """Two turns, the second of which was taken back by the next process."""
+    settings = t.config(tmp_path)
+    replies = [t.say("first"), t.call("look", name="a"), t.say("second")]
+    t.record(settings, replies, skills=[look], goals=["one", "two"])
+    t.record(settings, [], goals=[None])
+    return settings
+
+
+def test_a_fork_counts_in_the_last_turn_that_stands(undone):
+    assert fork(undone.paths.state, "s1", "s2", at=1).turn == 1
+    made = rebuild(t.records(t.file_of(undone, "s2")), "s2")
+    assert [m.content for m in made.messages] == ["one", "first"]
+
+
+def test_a_fork_in_a_turn_that_was_taken_back_brings_it_back(undone):
+    fork(undone.paths.state, "s1", "s2", at=2, turn=2)
+    made = rebuild(t.records(t.file_of(undone, "s2")), "s2")
+    assert [m.content for m in made.messages][-2:] == ["a was looked at", "second"]
+
+
+def test_the_list_of_sessions_leaves_out_what_was_taken_back(undone):
+    line = overview(t.file_of(undone))
+    assert (line.turns, line.goal, line.status) == (1, "one", "completed")
+
+
+def test_a_session_whose_broken_off_turn_was_gone_on_with_is_no_longer_unfinished(settings):
+    path = t.file_of(settings)
+    t.write(path, [r for r in t.records(path) if r["type"] != "turn.finished"])
+    assert overview(path).status == "unfinished"
+    t.record(settings, [t.say("now")], goals=["go on"])
+    assert overview(path).status == "completed"
 
 
 def test_there_is_nothing_to_take_back_before_the_first_turn(tmp_path):

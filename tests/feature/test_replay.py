@@ -110,8 +110,43 @@ def test_the_turns_of_a_session_are_replayed_in_order(tmp_path: Path) -> None:
     assert done.divergence is None
     assert done.messages == first.messages
     assert done.to_dict()["turns"] == [
-        {"turn": n, "status": "completed", "iterations": 2} for n in (1, 2)
+        {"turn": n, "status": "completed", "iterations": 2, "undone": False} for n in (1, 2)
     ]
+
+
+def test_a_turn_that_was_taken_back_is_gone_from_the_replayed_transcript_too(
+    tmp_path: Path,
+) -> None:
+    settings = config(tmp_path)
+    replies = [say("one"), call("note", text="a"), say("two"), {"status": 401}, say("three")]
+    goals = ["first", "second", "third", None, None, "fourth"]
+    first = record(settings, replies, skills=SKILLS, goals=goals)
+    done = replayed(settings)
+    assert done.divergence is None
+    assert done.messages == first.messages
+    assert [m.content for m in done.messages] == ["first", "one", "fourth", "three"]
+    assert [turn["undone"] for turn in done.to_dict()["turns"]] == [False, True, True, False]
+
+
+def test_the_answer_of_a_replay_is_that_of_the_last_turn_that_stands(tmp_path: Path) -> None:
+    settings = config(tmp_path)
+    record(settings, [say("one"), say("two")], goals=["first", "second", None])
+    assert replayed(settings).to_dict()["answer"] == "one"
+
+
+def test_a_turn_that_died_and_was_taken_back_by_the_next_process_is_replayed(
+    tmp_path: Path,
+) -> None:
+    settings = config(tmp_path)
+    record(settings, [call("note", text="a"), say("never said")], skills=SKILLS)
+    lines = records(file_of(settings))
+    cut = next(i for i, r in enumerate(lines) if r["type"] == "tool.finished")
+    write(file_of(settings), lines[:cut])
+    second = record(settings, [say("fine")], skills=SKILLS, goals=[None, "again"])
+    done = replayed(settings)
+    assert done.divergence is None
+    assert done.messages == second.messages
+    assert [m.content for m in done.messages] == ["again", "fine"]
 
 
 def test_a_session_that_died_in_a_call_is_replayed_up_to_there(tmp_path: Path) -> None:
