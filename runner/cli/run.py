@@ -90,7 +90,9 @@ def run_goal(
         denied = Denied()
         listeners: list[Listener] = [denied]
         if events is not None:
-            listeners.append(stack.enter_context(EventsFile(events, common.console)))
+            records = config.paths.state / "sessions"
+            file = EventsFile(events, common.console, records=records)
+            listeners.append(stack.enter_context(file))
         turn = OneTurn(
             common.console,
             stream=not no_stream,

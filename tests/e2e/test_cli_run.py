@@ -117,9 +117,57 @@ def test_events_on_a_dash_go_to_stderr(tmp_path):
 
 
 def test_an_events_file_that_cannot_be_written_is_wrong_usage(tmp_path):
-    done = Project(tmp_path / "p")("run", "x", "--events", "no/such/folder/e.jsonl")
+    project = Project(tmp_path / "p")
+    for name, why in (
+        ("no/such/folder/e.jsonl", "there is no folder no/such/folder; make it first"),
+        ("skills", "is a folder; name a file in it"),
+    ):
+        done = project("run", "x", "--events", name)
+        assert (done.code, done.err) == (2, f"error: --events {name}: {why}\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["# My notes\n", "\n", '{"type": "module"}\n', '[1]\n{"seq": 1, "type": "a"}', "\0"]
+)
+def test_an_events_file_is_never_written_over_something_else(tmp_path, text):
+    project = Project(tmp_path / "p")
+    notes = project.folder / "notes"
+    notes.write_text(text)
+    done = project("run", "x", "--events", "notes")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "error: --events notes: is there already and is no events file; "
+        "remove it first, or name another file\n"
+    )
+    assert notes.read_text() == text
+
+
+def test_an_events_file_is_never_written_over_a_session(tmp_path):
+    with FakeServer([says("done"), says("never")]) as server:
+        project = Project(tmp_path / "p", url=server.url)
+        project("run", "x", "--session", "s")
+        record = (project.folder / "state/sessions/s.jsonl").read_bytes()
+        done = project("run", "y", "--events", "state/sessions/s.jsonl")
     assert done.code == 2
-    assert done.err.startswith("error: --events no/such/folder/e.jsonl: ")
+    assert "is among the records of the sessions" in done.err
+    assert (project.folder / "state/sessions/s.jsonl").read_bytes() == record
+
+
+def test_events_go_to_a_pipe_that_is_read_and_one_that_nobody_reads_is_refused(tmp_path):
+    with FakeServer([says("done")]) as server:
+        project = Project(tmp_path / "p", url=server.url)
+        pipe = project.folder / "pipe"
+        os.mkfifo(pipe)
+        done = project("run", "x", "--events", "pipe")
+        assert (done.code, done.err) == (
+            2,
+            "error: --events pipe: is a pipe that nobody reads; start its reader first\n",
+        )
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        assert project("run", "x", "--events", "pipe").out == "done\n"
+        last = os.read(reader, 100_000).splitlines()[-1]
+        os.close(reader)
+    assert json.loads(last)["type"] == "turn.finished"
 
 
 def test_a_workspace_that_is_not_there_is_wrong_usage(tmp_path):
