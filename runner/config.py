@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from .config_check import Wrong, check, is_scope, suspect
+from .config_check import Wrong, check, is_scope, located, suspect
+from .config_find import find
 from .config_names import unknown_key
 from .config_read import (
     Given,
@@ -74,8 +75,6 @@ __all__ = [
     "shown",
 ]
 
-DEFAULT_FILE = Path("config", "runner.toml")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
@@ -116,12 +115,14 @@ def load_config(
 ) -> Config:
     """The config of a command: `sets`, then `options`, environment, file, defaults.
 
-    Without `file`, `config/runner.toml` below `cwd` if there is one. Raises `ConfigError` with
-    all problems. Relative paths count from the project in files, from `cwd` in options and sets.
+    Without `file`, `config/runner.toml` of the project that `cwd` lies in, if there is one. Raises
+    `ConfigError` with all problems. Relative paths count from the project in files, from `cwd` in
+    options and sets.
     """
     cwd = Path.cwd() if cwd is None else cwd.absolute()
     environ = os.environ if environ is None else environ
-    path = _file(file, cwd)
+    home = _home(environ)
+    path, doubt = (cwd / file, "") if file is not None else find(cwd, home)
     project = cwd if path is None else _project(path)
     found = chain(
         from_file(path, _label(path, cwd), project) if path else (),
@@ -129,7 +130,8 @@ def load_config(
         from_options(options or {}, cwd),
         from_sets(sets, cwd),
     )
-    return _composed(found, project, path, _home(environ))
+    config = _composed(found, project, path, home)
+    return replace(config, warnings=(_line(doubt), *config.warnings)) if doubt else config
 
 
 def config_from(values: Mapping[str, Mapping[str, Any]], *, project: Path) -> Config:
@@ -175,23 +177,16 @@ def _plain(value: Any) -> Any:
             return value
 
 
-def _file(file: Path | None, cwd: Path) -> Path | None:
-    if file is not None:
-        return cwd / file
-    default = cwd / DEFAULT_FILE
-    try:
-        return default if default.exists() or default.is_symlink() else None
-    except OSError:  # reading it will say why
-        return default
-
-
 def _project(path: Path) -> Path:
     folder = path.parent.resolve() if ".." in path.parts else path.parent
     return folder.parent if folder.name == "config" else folder
 
 
 def _label(path: Path, cwd: Path) -> str:
-    return str(path.relative_to(cwd) if path.is_relative_to(cwd) else path)
+    if path.is_relative_to(cwd):
+        return str(path.relative_to(cwd))
+    here = Path(os.path.realpath(cwd))
+    return os.path.relpath(path, here) if here.is_relative_to(_project(path)) else str(path)
 
 
 def _home(environ: Mapping[str, str]) -> Path:
@@ -236,6 +231,8 @@ class _Draft:
         if given.milliseconds:
             return self._milliseconds(given, rule)
         checked = check(rule, value, given.base, self.home)
+        if given.base != self.project and _is_model(given):
+            checked = located(checked, given.base)
         doubt = suspect(rule, value, checked)
         if doubt:
             self.warnings.append(f"{given.where}: {doubt}")
@@ -264,6 +261,11 @@ class _Draft:
         if key.rule.sort in {"path", "paths"}:
             return check(key.rule, key.default, self.project, self.home)
         return key.default
+
+
+def _is_model(given: Given) -> bool:
+    agents = given.table.startswith("agents.")
+    return given.key == "model" if agents else (given.table, given.key) == ("model", "name")
 
 
 def _rule(given: Given) -> Rule:

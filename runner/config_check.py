@@ -188,6 +188,15 @@ def _path(value: Any, base: Path, home: Path) -> Path:
         raise Wrong("goes round in circles through links; name another place") from error
 
 
+MODEL_FILES = {"scripted", "llamacpp"}  # providers whose models are files
+
+
+def located(model: str, base: Path) -> str:
+    """A model's name, the file in it counted from `base`."""
+    provider, _, file = model.partition("/")
+    return f"{provider}/{base / file}" if provider in MODEL_FILES and file else model
+
+
 def _policies(value: Any) -> Mapping[str, str]:
     if not isinstance(value, Mapping):
         raise Wrong(f'must be a table, such as {{ send_mail = "deny" }}, not {kind_of(value)}')

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ..config_check import located
 from ..errors import ConfigError, RunnerError, SessionError
 from ..runner import Runner
 from ..session import Session
@@ -117,7 +118,7 @@ class Commands:
 
     def _model(self, rest: str) -> None:
         if rest:
-            self._call(self._session.use_model(rest))
+            self._call(self._session.use_model(located(rest, Path.cwd())))
         state = self._session.state
         if state is not None:
             if rest:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
-from ..config import shown
+from ..config import Config, shown
 from ..errors import ConfigError
 from .common import Common
 from .options import command
@@ -23,9 +24,11 @@ def show(common: Common, only: str | None, as_json: bool) -> None:
 
     The origin is one of default, file:PATH, env:NAME, option, set.
     """
-    tables = shown(common.load())
+    config = common.load()
+    tables = shown(config)
     if only is not None:
         tables = _only(tables, only)
+    common.console.note(_found(config))
     if as_json:
         common.console.json(tables, indent=2)
     else:
@@ -35,14 +38,21 @@ def show(common: Common, only: str | None, as_json: bool) -> None:
 @command("runner config path")
 def path(common: Common) -> int:
     """The config file in use; exit 1 when there is none and the defaults hold."""
-    file = common.load().file
-    if file is None:
-        common.console.note(
-            "no config file: built-in defaults; runner init writes config/runner.toml"
-        )
+    config = common.load()
+    if config.file is None:
+        common.console.note(_found(config))
         return 1
-    common.console.answer(str(file))
+    common.console.answer(str(config.file))
     return 0
+
+
+def _found(config: Config) -> str:
+    """Which config is in use, and that it was found above where that is so."""
+    if config.file is None:
+        return "no config file: built-in defaults; runner init writes config/runner.toml"
+    here = Path.cwd()
+    above = here != config.project and here.is_relative_to(config.project)
+    return f"config file: {config.file}" + (", of the project above this folder" if above else "")
 
 
 def _only(tables: Tables, only: str) -> Tables:

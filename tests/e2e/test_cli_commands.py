@@ -138,6 +138,18 @@ def test_config_show_tells_the_origin_of_every_value(project):
     assert shown["loop"]["warn"] == {"value": 2, "origin": "default"}
 
 
+def test_config_show_says_that_the_project_was_found_above(project):
+    here = project.folder
+    (here / "docs").mkdir()
+    said = project("--config", "config/runner.toml", "config", "show", "loop").err
+    assert said == f"config file: {here}/config/runner.toml\n"
+    command = [sys.executable, "-m", "runner", "config", "show", "loop"]
+    done = subprocess.run(
+        command, cwd=here / "docs", env=environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stderr == f"{said.rstrip()}, of the project above this folder\n"
+
+
 def test_config_show_of_one_table_can_be_read(project):
     lines = project("config", "show", "loop").out.splitlines()
     assert lines[0] == "[loop]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError
@@ -294,3 +295,74 @@ def test_reading_the_module_loads_nothing_it_may_not_need():
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "set()"
+
+
+# ---- the project above
+
+
+def found(cwd: Path, home: Path = Path("/home/me")) -> Config:
+    """What is found from a folder that is made for it."""
+    cwd.mkdir(parents=True, exist_ok=True)
+    return load_config(environ={"HOME": str(home)}, cwd=cwd)
+
+
+def test_the_nearest_project_above_is_found_from_a_subfolder(tmp_path):
+    load(tmp_path, "[loop]\nstop = 9\n")
+    load(tmp_path / "inner", "[loop]\nstop = 8\n")
+    config = found(tmp_path / "docs" / "more")
+    assert (config.project, config.file) == (tmp_path, tmp_path / "config" / "runner.toml")
+    assert config.origins["loop.stop"] == "file:../../config/runner.toml"
+    assert (config.paths.workspace, config.paths.state) == (tmp_path, tmp_path / ".runner")
+    assert config.paths.skills == (tmp_path / "skills",)
+    assert found(tmp_path / "inner" / "docs").loop.stop == 8
+    assert found(tmp_path / "config").project == tmp_path
+
+
+def test_an_option_given_in_a_subfolder_counts_from_there(tmp_path):
+    load(tmp_path, "")
+    (tmp_path / "docs").mkdir()
+    config = load_config(environ={}, cwd=tmp_path / "docs", options={"paths.workspace": "."})
+    assert config.paths.workspace == tmp_path / "docs"
+    said = ["model.name='scripted/a.json'", "agents.b.model='llamacpp//c.gguf'"]
+    config = load_config(environ={}, cwd=tmp_path / "docs", sets=said)
+    assert config.model.name == f"scripted/{tmp_path}/docs/a.json"
+    assert config.agents["b"].model == "llamacpp//c.gguf"
+    assert load_config(environ={}, cwd=tmp_path, sets=said).model.name == "scripted/a.json"
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, Path.touch])
+def test_the_search_for_a_project_ends_with_a_repository(tmp_path, make):
+    load(tmp_path, "[loop]\nstop = 9\n")
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    make(repository / ".git")  # a worktree's is a file
+    assert found(repository / "src").file is None
+    assert found(repository).project == repository
+    load(repository, "[loop]\nstop = 8\n")
+    assert found(repository / "src").loop.stop == 8
+
+
+def test_the_home_folder_is_no_project_of_the_folders_in_it(tmp_path):
+    load(tmp_path, "[loop]\nstop = 9\n")
+    assert found(tmp_path / "other" / "src", home=tmp_path).file is None
+    assert found(tmp_path, home=tmp_path).loop.stop == 9
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert found(tmp_path / "other", home=tmp_path / "link").file is None
+
+
+def test_a_config_above_that_is_broken_is_named_from_where_one_stands(tmp_path):
+    load(tmp_path, "")
+    (tmp_path / "config" / "runner.toml").write_text("[loop]\nstop = -1\n")
+    with pytest.raises(ConfigError, match=r"^\.\./config/runner\.toml: loop\.stop: "):
+        found(tmp_path / "docs")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.parametrize("foreign", [".", "config", "config/runner.toml"])
+def test_a_project_above_that_belongs_to_another_user_is_left_out_with_a_warning(tmp_path, foreign):
+    load(tmp_path, "[hooks]\npre_tool_use = ['evil']\n")
+    os.chown(tmp_path / foreign, 4242, -1)
+    config = found(tmp_path / "docs")
+    assert (config.file, config.hooks.pre_tool_use) == (None, ())
+    assert "belongs to another user; name it with --config" in config.warnings[0]
+    assert found(tmp_path).hooks.pre_tool_use == ("evil",)
