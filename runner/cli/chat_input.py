@@ -9,7 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
+from ..errors import SessionError
 from .console import Console
+from .run import MOST_BYTES
 
 _HISTORY_LINES = 2000
 _PROMPT = "› "
@@ -28,9 +30,14 @@ class PlainInput:
         while True:
             if self._console.interactive:
                 self._console.say("> ")
-            data = sys.stdin.buffer.readline() if sys.stdin is not None else b""
+            data = sys.stdin.buffer.readline(MOST_BYTES + 1) if sys.stdin is not None else b""
             if not data:
                 return "\n".join(lines) if lines else None
+            if len(data) > MOST_BYTES or b"\0" in data:
+                what = "holds NUL bytes" if b"\0" in data else f"is over {MOST_BYTES:,} bytes"
+                raise SessionError(
+                    f"a line on stdin {what}, so it is no text; nothing more is read"
+                )
             line = data.decode("utf-8", "replace").rstrip("\r\n").removeprefix("\ufeff")
             if not line.endswith("\\"):
                 return "\n".join([*lines, line])

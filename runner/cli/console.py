@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 from typing import IO, Any, Self
 
+from ..errors import ConfigError
 from .text import dump, one_line, safe
 
 _ERASE = "\r\x1b[2K"
@@ -148,11 +149,17 @@ class Console:
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.out.fileno())
 
 
-def stdin_text() -> str:
-    """All of stdin, read as UTF-8 whatever the locale; empty when it is closed."""
+def stdin_text(most: int, advice: str) -> str:
+    """All of stdin, read as UTF-8 whatever the locale; empty when it is closed.
+
+    What is not UTF-8 is replaced. Raises `ConfigError` with the advice beyond so many bytes.
+    """
     if sys.stdin is None:
         return ""
-    return sys.stdin.buffer.read().decode("utf-8-sig", "replace")
+    data = sys.stdin.buffer.read(most + 1)
+    if len(data) > most:
+        raise ConfigError(f"stdin holds more than {most:,} bytes; {advice}")
+    return data.decode("utf-8-sig", "replace")
 
 
 def open_missing_streams() -> None:

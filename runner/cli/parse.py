@@ -19,6 +19,7 @@ from .options import command
 from .skills import scanned
 
 _FILE = click.Path(path_type=Path)
+_MOST_BYTES = 16_000_000  # of a reply on stdin
 
 
 @command(
@@ -47,7 +48,8 @@ def parse(common: Common, tools: Path | None, mode: str, batch: Path | None) -> 
         for record in _records(batch):
             _print(common, {"tools": given, **record}, mode, policy)
     else:
-        _print(common, {"text": stdin_text(), "tools": given}, mode, policy)
+        text = stdin_text(_MOST_BYTES, "no reply is that long")
+        _print(common, {"text": text, "tools": given}, mode, policy)
     return 0
 
 

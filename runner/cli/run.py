@@ -29,6 +29,7 @@ from .progress import Live, Progress
 from .text import seconds
 
 log = get_logger()
+MOST_BYTES = 1_000_000  # of a goal on stdin
 _MOST_WARNINGS = 8  # failed skills named one by one
 EXIT_CODES = {
     Status.COMPLETED: 0,
@@ -67,10 +68,10 @@ _TURN_OPTIONS = (
 def run(common: Common, goal: str, session: str | None, **options: Any) -> int:
     """One turn: the model works on GOAL with the skills; the answer goes to stdout.
 
-    GOAL "-" reads stdin. Exit: 0 answered, 1 the model failed, 2 wrong usage or config,
+    GOAL "-" reads stdin, UTF-8 of at most 1 MB. Exit: 0 answered, 1 the model failed, 2 wrong usage or config,
     3 max_iterations, 4 loop_stopped, 5 budget_exhausted, 130 cancelled.
     """
-    return run_goal(common, _goal(goal), _checked(session), **options)
+    return run_goal(common, _goal(goal, common.console), _checked(session), **options)
 
 
 def run_goal(
@@ -229,11 +230,17 @@ def show(console: Console, result: TurnResult, reason: str, *, as_json: bool) ->
         )
 
 
-def _goal(goal: str) -> str:
+def _goal(goal: str, console: Console) -> str:
     if goal == "-":
-        goal = stdin_text()
+        goal = stdin_text(
+            MOST_BYTES, "put the text into a file of the workspace and name that in the goal"
+        )
+    if "\0" in goal:
+        raise ConfigError("the goal holds NUL bytes, so it is no text; give it as UTF-8")
     if not goal.strip():
         raise ConfigError("the goal is empty; say what is to be done")
+    if "\ufffd" in goal:
+        console.warn("the goal is not all UTF-8; the model sees \ufffd for what cannot be read")
     return goal
 
 

@@ -69,6 +69,13 @@ def test_only_answers_and_what_was_asked_for_reach_stdout(tmp_path):
     assert "\x1b" not in done.err
 
 
+@pytest.mark.parametrize("line", ["a\0b", "a" * 1_000_001])
+def test_a_line_that_is_no_text_ends_a_piped_conversation(tmp_path, line):
+    done, chats, _project = piped(tmp_path, ["one", line, "two"], says("first"), says("never"))
+    assert (done.code, done.out, len(chats)) == (1, "first\n", 1)
+    assert "so it is no text; nothing more is read" in done.err
+
+
 def test_a_line_that_ends_with_a_backslash_goes_on(tmp_path):
     _done, chats, _project = piped(tmp_path, ["one\\", "more"], says("ok"))
     assert chats[0]["messages"][-1]["content"] == "one\nmore"

@@ -335,6 +335,11 @@ def test_sessions_rm_removes_the_record_and_what_is_beside_it(tmp_path):
 
 
 def test_parse_reads_a_reply_with_the_projects_tools(project):
+    done = project("parse", stdin=b"a" * 16_000_001)
+    assert (done.code, done.err) == (
+        2,
+        "error: stdin holds more than 16,000,000 bytes; no reply is that long\n",
+    )
     done = project("parse", stdin=b'{"tool": "echo", "params": {"text": "a"}}')
     assert done.json == {
         "kind": "calls",

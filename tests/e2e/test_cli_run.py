@@ -83,6 +83,28 @@ def test_each_brake_has_its_exit_code_and_an_answer(tmp_path, replies, options, 
     assert done.json["answer"].strip()
 
 
+@pytest.mark.parametrize(
+    ("stdin", "why"),
+    [
+        (b"a" * 1_000_001, "stdin holds more than 1,000,000 bytes; put the text into a file"),
+        ("goal".encode("utf-16"), "the goal holds NUL bytes, so it is no text"),
+        (b"\xef\xbb\xbf \n", "the goal is empty"),
+    ],
+)
+def test_a_goal_on_stdin_that_is_no_text_or_too_long_is_wrong_usage(tmp_path, stdin, why):
+    done = Project(tmp_path / "p")("run", "-", stdin=stdin)
+    assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
+    assert why in done.err
+
+
+def test_what_is_no_utf_8_in_a_goal_is_replaced_with_a_warning(tmp_path):
+    with FakeServer([says("ok")]) as server:
+        done = Project(tmp_path / "p", url=server.url)("run", "-", stdin=b"caf\xe9 42")
+        assert (done.code, done.out) == (0, "ok\n")
+        assert "warning: the goal is not all UTF-8" in done.err
+        assert server.chats()[0]["messages"][-1]["content"] == "caf\ufffd 42"
+
+
 def test_events_are_one_line_each_and_written_anew_by_each_run(tmp_path):
     with FakeServer([*ONE_CALL, says("again")]) as server:
         project = Project(tmp_path / "p", ECHO, url=server.url)
