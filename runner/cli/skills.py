@@ -72,6 +72,8 @@ def check(common: Common, paths: tuple[Path, ...], as_json: bool, strict: bool, 
     """
     from .skill_checks import Checked, repeat
 
+    for path in paths:
+        _check_sort(path)
     config = common.load()
     where = paths or registry(config)
     checked = Checked(config, where, common.console, as_json=as_json, strict=strict)
@@ -96,6 +98,16 @@ def new(common: Common, name: str, folder: Path | None, form: str) -> None:
         common.console.answer(f"wrote {_near(path)}")
     for step in _next(name, form, _near(home / name)):
         common.console.note(step)
+
+
+def _check_sort(path: Path) -> None:
+    """`ConfigError` for a device, a pipe and their kin: the folder they lie in is no root of skills."""
+    try:
+        odd = path.exists() and not (path.is_dir() or path.is_file())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    if odd:
+        raise ConfigError(f"{path}: is no folder and no file; name a skill's folder")
 
 
 def scanned(config: Config) -> Snapshot:

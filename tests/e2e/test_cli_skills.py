@@ -85,6 +85,14 @@ def test_check_takes_several_paths(project):
     assert project("skills", "check", "skills/notes", "--strict").code == 0
 
 
+@pytest.mark.parametrize("name", ["/dev/null", "skills/pipe"])
+def test_check_refuses_a_device_and_a_pipe_in_one_line(project, name):
+    os.mkfifo(project.folder / "skills" / "pipe")
+    done = project("skills", "check", "skills/notes", name)
+    why = f"error: {name}: is no folder and no file; name a skill's folder\n"
+    assert (done.code, done.out, done.err) == (2, "", why)
+
+
 class Watching:
     """`skills check --watch`: what it has said so far on stdout and stderr together."""
 
