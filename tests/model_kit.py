@@ -41,7 +41,7 @@ def ids() -> Callable[[], str]:
 
 def request(**fields: Any) -> ModelRequest:
     """A request with a user's message and one tool."""
-    return ModelRequest(**{"messages": HISTORY[:2], "tools": (TOOL,), "timeout": 20.0, **fields})
+    return ModelRequest(**{"messages": HISTORY[:2], "tools": (TOOL,), "timeout": 60.0, **fields})
 
 
 async def reply_of(model: Model, **fields: Any) -> ModelReply:

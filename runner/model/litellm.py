@@ -232,6 +232,7 @@ async def _loaded() -> Any:
 def _load(future: Future[Any]) -> None:
     for name, value in BEFORE_IMPORT.items():
         os.environ.setdefault(name, value)
+    _quiet()
     try:
         litellm: Any = import_module("litellm")
         litellm.suppress_debug_info = True
