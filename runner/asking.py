@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from .context.history import valid
 from .context.tokens import Calibration
@@ -19,34 +19,14 @@ from .errors import (
 from .log import get_logger
 from .model.ask import ask
 from .model.base import ModelRequest
-from .offering import Prepared, fit_head, prepare
+from .offering import LEAST_BUDGET, Prepared, prepare
 from .state import SessionState, Shared, Turn, TurnCancelled, TurnEnded, charge
 from .summary import summarise
 from .types import Message, ModelReply, Status, Usage
 
-RESERVE_SHARE = 4  # at most a quarter of the window is kept free for the reply
 OVERFLOW_SHARE = 0.6  # of what was too large: what the one retry may be
 REMINDER_CHARS = 600  # of the goal, when it is said again
-LEAST_BUDGET = 256
 log = get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """Tokens a request may take, its messages alone may take, and the room kept for the reply."""
-
-    request: int
-    messages: int
-    reply: int
-
-
-def budget_of(session: SessionState, prepared: Prepared) -> Budget:
-    """Window − reply reserve − margin; for the messages, less the tools' own size."""
-    window = session.context_window
-    reply = max(1, min(session.config.model.max_tokens, window // RESERVE_SHARE))
-    margin = int(window * session.config.context.margin)
-    left = window - reply - margin
-    return Budget(max(LEAST_BUDGET, left), max(LEAST_BUDGET, left - prepared.spec_tokens), reply)
 
 
 async def ask_model(
@@ -114,7 +94,7 @@ def _request(
     return ModelRequest(
         messages=tuple(messages),
         tools=prepared.specs,
-        max_tokens=budget_of(session, prepared).reply,
+        max_tokens=prepared.budget.reply,
         temperature=_temperature(config.temperature, turn),
         context_window=session.context_window,
         schema=prepared.schema,
@@ -130,7 +110,8 @@ async def _ask(shared: Shared, session: SessionState, turn: Turn, prepared: Prep
     request = _request(session, turn, prepared, messages)
     began = shared.clock()
     gate = shared.asking_gate(session.info, session.model.name)
-    await in_time(shared, turn, gate.enter())
+    if turn.cancelled or not gate.try_enter():
+        await in_time(shared, turn, gate.enter())
     try:
         session.emit(
             "model.requested",
@@ -138,7 +119,7 @@ async def _ask(shared: Shared, session: SessionState, turn: Turn, prepared: Prep
             messages=len(messages),
             input_tokens_estimate=estimate,
             mode=session.mode,
-            tools=[t.name for t in prepared.specs] or list(prepared.offer.tools),
+            tools=list(prepared.offered),
         )
         reply = await _reply(shared, session, turn, request)
     finally:
@@ -173,6 +154,7 @@ async def _reply(
         deadline=turn.deadline,
         rng=shared.rng,
         clock=shared.clock,
+        silence=session.silence,
     )
     try:
         reply: ModelReply = await in_time(shared, turn, asking)
@@ -241,9 +223,10 @@ def _temperature(wanted: float, turn: Turn) -> float:
 
 async def _fit(shared: Shared, session: SessionState, turn: Turn, prepared: Prepared) -> None:
     """Puts the offer at the head, and makes the whole fit into the window."""
-    fit_head(session.window, prepared)
+    session.window.replace_head(prepared.head)
     session.window.overhead = prepared.spec_tokens
-    await _lower(shared, session, turn, budget_of(session, prepared).request)
+    if session.window.tokens > prepared.budget.request:
+        await _lower(shared, session, turn, prepared.budget.request)
 
 
 async def _lower(shared: Shared, session: SessionState, turn: Turn, budget: int) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 SCHEMA = 1  # version of the trajectory; raised when a reader of the old one would misread the new
@@ -73,6 +76,17 @@ class Event:
             "type": self.type,
             **self.data,
         }
+
+
+def now() -> str:
+    """The time of an event: RFC 3339 in UTC, with microseconds."""
+    seconds, rest = divmod(time.time_ns(), 1_000_000_000)
+    return f"{_to_the_second(seconds)}.{rest // 1000:06}Z"
+
+
+@lru_cache(maxsize=1)
+def _to_the_second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().removesuffix("+00:00")
 
 
 # Fields whose values are ours (names, numbers, closed lists) and hold no text of a user, model or skill.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from .asking import ask_model, budget_of, check_budgets, closing_answer, note
+from .asking import ask_model, check_budgets, closing_answer, note
 from .calls.admit import Offer, admit
 from .calls.batch import Item, run_batch
 from .calls.finish import Allowance, refused
@@ -52,7 +52,8 @@ async def run_turn(shared: Shared, session: SessionState, turn: Turn) -> TurnRes
 
 async def _iterate(shared: Shared, session: SessionState, turn: Turn) -> str | None:
     """One model request and the calls it asked for. The answer, or None to go on."""
-    await _saved_edits(shared, turn)
+    if shared.edits_pending():
+        await _saved_edits(shared, turn)
     check_budgets(shared, session, turn)
     _prepare_context(shared, session, turn)
     reply, prepared = await ask_model(shared, session, turn)
@@ -97,7 +98,7 @@ async def _run_calls(
         session.emit("loop.refused", form=verdict.form, count=verdict.count, tool=verdict.tools)
         items = [refused(call, Kind.LOOP_REFUSED, verdict.text) for call in calls]
     allowance = Allowance.of(
-        budget_of(session, prepared).messages, shared.config.results.batch_chars, len(calls)
+        prepared.budget.messages, shared.config.results.batch_chars, len(calls)
     )
     results = await run_batch(shared, session, turn, calls, items, allowance)
     _remember(session, turn, calls, results, offer, in_text=reading.in_text)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from .calls.admit import Offer
 from .context import tokens
-from .context.window import Window
 from .model.base import ToolSpec
 from .model.examples import worked_examples
 from .model.prompt import CATALOGUE_CHARS, Catalogue, catalogue, reply_schema, system_prompt
@@ -20,15 +19,30 @@ COMPACT_BELOW = (
 )
 
 
+RESERVE_SHARE = 4  # at most a quarter of the window is kept free for the reply
+LEAST_BUDGET = 256
+
+
 @dataclass(frozen=True, slots=True)
+class Budget:
+    """Tokens a request may take, its messages alone may take, and the room kept for the reply."""
+
+    request: int
+    messages: int
+    reply: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """An offer in the form a request needs. Built once per set of tools."""
 
     offer: Offer
+    offered: tuple[str, ...]
     specs: tuple[ToolSpec, ...]
     schema: JSON | None
     head: tuple[Message, ...]
     spec_tokens: int
+    budget: Budget
 
 
 def prepare(shared: Shared, session: SessionState) -> Prepared:
@@ -42,11 +56,6 @@ def prepare(shared: Shared, session: SessionState) -> Prepared:
     prepared = _prepared(shared, session, _built_in(shared, session))
     session.prepared, session.prepared_for = prepared, key
     return prepared
-
-
-def fit_head(window: Window, prepared: Prepared) -> None:
-    """Puts the system prompt of the offer at the head of the context."""
-    window.replace_head(prepared.head)
 
 
 def _prepared(shared: Shared, session: SessionState, built_in: dict[str, Tool]) -> Prepared:
@@ -76,13 +85,24 @@ def _prepared(shared: Shared, session: SessionState, built_in: dict[str, Tool]) 
     )
     example = worked_examples(listed, constrained=constrained) if in_text else ()
     specs = () if in_text else tuple(ToolSpec(t.name, t.description, t.parameters) for t in listed)
+    size = sum(map(spec_tokens, listed)) if specs else 0
     return Prepared(
         offer=offer,
+        offered=tuple(tools),
         specs=specs,
         schema=reply_schema(listed) if constrained and listed else None,
         head=(head, *example),
-        spec_tokens=sum(map(spec_tokens, listed)) if specs else 0,
+        spec_tokens=size,
+        budget=_budget(session, size),
     )
+
+
+def _budget(session: SessionState, spec_tokens: int) -> Budget:
+    """Window − reply reserve − margin; for the messages, less the tools' own size."""
+    window = session.context_window
+    reply = max(1, min(session.config.model.max_tokens, window // RESERVE_SHARE))
+    left = window - reply - int(window * session.config.context.margin)
+    return Budget(max(LEAST_BUDGET, left), max(LEAST_BUDGET, left - spec_tokens), reply)
 
 
 def instructions(shared: Shared, session: SessionState) -> list[tuple[str, str]]:

@@ -155,6 +155,7 @@ def begin_turn(shared: Shared, session: SessionState, goal: str) -> Turn:
 async def close_state(shared: Shared, state: SessionState) -> None:
     """Ends a session: its record is closed and its lock given back."""
     shared.sessions.pop(state.id, None)
+    state.silence.close()
     if shared.plugins.has("session_finished"):
         await shared.plugins.notify("session_finished", session=state.describe())
     if state.reporter.trajectory is not None:

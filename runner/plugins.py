@@ -32,7 +32,7 @@ class Plugins:
         self._timeout = timeout
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs)
-        self._counts: dict[str, int] = {}
+        self._heard: frozenset[str] = frozenset()
         self._hanging: Counter[Callable[..., Any]] = Counter()
         self._owned: dict[str, Callable[[], Any]] = {}
 
@@ -51,7 +51,8 @@ class Plugins:
             if self._manager.has_plugin(name):
                 self._manager.unregister(name=name)
             raise PluginError(f"plugin {name}: {error}") from error
-        self._counts.clear()
+        finally:
+            self._note_hooks()
         if owned and callable(getattr(plugin, "close", None)):
             self._owned[name] = plugin.close
 
@@ -69,7 +70,7 @@ class Plugins:
         """Takes a plugin out; unknown names are fine."""
         if self._manager.has_plugin(name):
             self._manager.unregister(name=name)
-            self._counts.clear()
+            self._note_hooks()
 
     def load_entry_points(self, disabled: Collection[str] = ()) -> None:
         """Registers what installed distributions offer as `runner.plugins`."""
@@ -80,14 +81,16 @@ class Plugins:
             self._manager.check_pending()
         except Exception as error:
             raise PluginError(f"an installed plugin cannot be loaded: {error}") from error
-        self._counts.clear()
+        finally:
+            self._note_hooks()
 
     def has(self, hook: str) -> bool:
-        """Is anybody listening? Cheap: asked on every call."""
-        count = self._counts.get(hook)
-        if count is None:
-            count = self._counts[hook] = len(getattr(self._manager.hook, hook).get_hookimpls())
-        return count > 0
+        """Is anybody listening? Cheap: asked several times on every call."""
+        return hook in self._heard
+
+    def _note_hooks(self) -> None:
+        hooks = self._manager.hook
+        self._heard = frozenset(n for n in hookspecs.NAMES if getattr(hooks, n).get_hookimpls())
 
     async def first(self, hook: str, expected: type | tuple[type, ...], **arguments: Any) -> Any:
         """The first answer that is not None. Raises `HookFailed`: guards stay shut."""

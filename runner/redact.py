@@ -181,7 +181,6 @@ def _is_plain(text: str) -> bool:
 
 # ---- shapes of tokens
 
-_DIGIT = re.compile(rb"[0-9]")
 _RUN = b"a" * 16
 _AS_RUNS = bytes(
     ord("a") if chr(c).isascii() and (chr(c).isalnum() or chr(c) in "_-") else ord(" ")
@@ -195,7 +194,7 @@ def _may_hold_token(text: str) -> bool:
     Two passes in C, 5 µs for 4 kB, where looking for each beginning takes 100.
     """
     data = text.encode("utf-8", "replace")
-    if not _DIGIT.search(data):
+    if len(data.translate(None, b"0123456789")) == len(data):
         return False
     return _RUN in data.translate(_AS_RUNS)
 

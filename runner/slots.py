@@ -30,10 +30,16 @@ class Slots:
         finally:
             self.leave()
 
+    def try_enter(self) -> bool:
+        """Takes a slot when one is free and nobody was there before."""
+        if self.used >= self.limit or self._queue:
+            return False
+        self.used += 1
+        return True
+
     async def enter(self, on_wait: Callable[[int], None] | None = None) -> None:
         """Waits for a slot. `leave` gives it back."""
-        if self.used < self.limit and not self._queue:
-            self.used += 1
+        if self.try_enter():
             return
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append(place)

@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,9 @@ from .config import Config
 from .context.history import Checker
 from .context.loopguard import LoopGuard
 from .context.window import Window
-from .events import PLAIN_FIELDS, Emit, Event, Listener
+from .events import PLAIN_FIELDS, Emit, Event, Listener, now
 from .log import get_logger
+from .model.ask import Silence
 from .model.base import Model, ModelInfo
 from .plugins import Plugins
 from .record.trajectory import Trajectory
@@ -200,32 +200,23 @@ class Reporter:
         root.seq += 1
         for key in data.keys() - PLAIN_FIELDS:
             data[key] = self._redactor.value(data[key])
-        values = {**data, **clean, **self._extra}
-        event = Event(
-            root.seq,
-            datetime.now(UTC).isoformat()[:-6] + "Z",
-            self._session,
-            self.turn,
-            self.iteration,
-            type_,
-            values,
-        )
+        if clean:
+            data.update(clean)
+        if self._extra:
+            data.update(self._extra)
+        event = Event(root.seq, now(), self._session, self.turn, self.iteration, type_, data)
         if root.trajectory is not None:
             root.trajectory.append(event)
         for listener in root.listeners:
-            _tell(listener, event)
+            try:
+                listener(event)
+            except Exception as error:  # noqa: BLE001 - observing never breaks what is observed
+                log.warning("listener.failed", error=repr(error))
 
     def sync(self) -> None:
         """Makes the record survive a power loss, where the session asked for it."""
         if self._root.trajectory is not None:
             self._root.trajectory.sync()
-
-
-def _tell(listener: Listener, event: Event) -> None:
-    try:
-        listener(event)
-    except Exception as error:  # noqa: BLE001 - observing never breaks what is observed
-        log.warning("listener.failed", error=repr(error))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -264,6 +255,7 @@ class SessionState:
     calibrated: bool = False
     text_calls: int = 0
     ids: int = 0
+    silence: Silence = field(default_factory=Silence)
     schema_refused: bool = False
     prepared: Any = None
     prepared_for: Any = None
@@ -314,13 +306,14 @@ class Outer:
 def charge(session: SessionState, turn: Turn, usage: Usage) -> None:
     """Adds a request's tokens and cost to the turn and its session, and to those they work for."""
     cost = session.model.cost(usage)
-    paying: Outer | None = Outer(session, turn)
-    while paying is not None:
-        paying.turn.usage += usage
-        paying.turn.cost += cost
-        paying.session.usage += usage
-        paying.session.cost += cost
-        paying = paying.turn.outer
+    while True:
+        turn.usage += usage
+        turn.cost += cost
+        session.usage += usage
+        session.cost += cost
+        if turn.outer is None:
+            return
+        session, turn = turn.outer.session, turn.outer.turn
 
 
 @dataclass(slots=True, kw_only=True)

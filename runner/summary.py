@@ -51,6 +51,7 @@ async def summarise(
                 ask(
                     session.model, request, next_id=session.next_id, emit=session.emit,
                     retries=0, deadline=turn.deadline, rng=shared.rng, clock=shared.clock,
+                    silence=session.silence,
                 ),
             )  # fmt: skip
         finally:

@@ -210,12 +210,13 @@ class Tool:
 class Admitted:
     """A call that passed every check and may run. `call.arguments` are the checked ones.
 
-    `approved`: the question of the policy was answered with yes, by whoever answers. `repeat`: a
+    `shown`: the arguments without secrets, for events. `approved`: the question of the policy was answered with yes, by whoever answers. `repeat`: a
     person said that it may run although the same call was lost earlier.
     """
 
     call: ToolCall
     tool: Tool
+    shown: JSON
     coerced: tuple[str, ...] = ()
     approved: bool = False
     repeat: bool = False

@@ -86,7 +86,7 @@ def _checked(shared: Shared, call: ToolCall, tool: Tool) -> Admitted | ToolResul
         return replace(refused(call, Kind.INVALID_ARGUMENTS, text), tool=tool.name)
     if arguments is not call.arguments or call.name != tool.name:
         call = replace(call, name=tool.name, arguments=arguments)
-    return Admitted(call, tool, coerced)
+    return Admitted(call, tool, shared.redactor.value(arguments), coerced)
 
 
 async def _permitted(

@@ -119,7 +119,10 @@ async def _on_a_thread(
     job = shared.workers.submit(work, quick=name not in shared.slow)
     if not job.future.done():
         shared.slow.add(name)  # until it shows otherwise: nobody waits in place for the next one
-    outcome = await _awaited(shared, session, turn, attempt, job)
+        outcome = await _awaited(shared, session, turn, attempt, job)
+    else:
+        outcome = job.future.result()  # it was waited for in place
+        shared.locks.release(attempt)
     _put_back(shared, name)
     if job.began is not None and shared.clock() - job.began < QUICK_SECONDS:
         shared.slow.discard(name)

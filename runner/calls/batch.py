@@ -27,10 +27,8 @@ async def run_batch(
     """One result per call, in the order asked for."""
     for item in items:
         if isinstance(item, Admitted):
-            shown = shared.redactor.value(item.call.arguments)
-            session.emit(
-                "tool.queued", clean={"arguments": shown}, call_id=item.call.id, tool=item.tool.name
-            )
+            clean = {"arguments": item.shown}
+            session.emit("tool.queued", clean=clean, call_id=item.call.id, tool=item.tool.name)
     results: list[ToolResult] = []
     work = list(zip(calls, items, strict=True))
     for group in _groups(work):

@@ -51,6 +51,7 @@ class Breaker:
         self._until = 0.0
         self._probing = False
         self._era = 0
+        self._pass = Pass(0)
 
     @property
     def state(self) -> Literal["closed", "open", "half-open"]:
@@ -67,7 +68,9 @@ class Breaker:
     def admit(self) -> Pass | Refusal:
         """Leave to call, or for how long there is none."""
         if not self._opened:
-            return Pass(self._era)
+            if self._pass.era != self._era:
+                self._pass = Pass(self._era)
+            return self._pass
         left = self._until - self._clock()
         if left > 0:
             return Refusal(left)

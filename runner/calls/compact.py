@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from .clean import clean, is_binary
+from .clean import clean, is_binary, is_harmless
 
 MAX_CHARS = 4_000_000
 _MAX_DEPTH = 60
@@ -107,6 +107,8 @@ def compact(value: Any) -> tuple[str | None, bool]:
 
 
 def _text(text: str) -> tuple[str, bool]:
+    if len(text) <= MAX_CHARS and is_harmless(text):
+        return text, False
     if is_binary(text):
         return f"binary data, {len(text)} characters of text that are mostly unprintable", True
     if len(text) > MAX_CHARS:

@@ -46,9 +46,13 @@ async def execute(
 
 
 async def _keyed(run: Run) -> ToolResult:
-    run.key = run.session.ledger.key(run.fingerprint, run.tool.name)
-    early = await _settled_before(run)
-    return early if early is not None else await _through_the_gates(run)
+    ledger = run.session.ledger
+    run.key = ledger.key(run.fingerprint, run.tool.name)
+    if run.tool.flags.once_per_turn or ledger.any_lost:
+        early = await _settled_before(run)
+        if early is not None:
+            return early
+    return await _through_the_gates(run)
 
 
 async def _settled_before(run: Run) -> ToolResult | None:
@@ -117,7 +121,7 @@ async def _placed(run: Run) -> Ruling:
     run.began = run.shared.clock()
     run.session.emit(
         "tool.started",
-        clean={"arguments": run.shared.redactor.value(run.admitted.call.arguments)},
+        clean={"arguments": run.admitted.shown},
         call_id=run.call_id,
         tool=tool.name,
         key=run.key,

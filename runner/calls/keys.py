@@ -21,7 +21,8 @@ def idempotency_key(
     session: str, turn: int | str, tool: str, arguments: Any, succeeded: int
 ) -> str:
     """The same for every attempt of one call; another one once the same call has succeeded."""
-    text = canonical([session, turn, tool, arguments, succeeded])
+    call = arguments if isinstance(arguments, str) else canonical(arguments)
+    text = encode_sorted([session, turn, tool, call, succeeded])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 

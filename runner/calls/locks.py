@@ -32,6 +32,8 @@ class PathLocks:
 
     def release(self, owner: object) -> None:
         """Gives back every path of this owner; harmless when there is none."""
+        if not self._owners:
+            return
         with self._changed:
             self._owners = {path: one for path, one in self._owners.items() if one is not owner}
             self._changed.notify_all()

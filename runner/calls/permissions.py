@@ -43,6 +43,9 @@ class Verdict:
     reason: str = ""
 
 
+_ALLOWED = Verdict("allow")
+
+
 @dataclass(frozen=True, slots=True)
 class _Rule:
     text: str
@@ -127,18 +130,21 @@ class Policy:
         protected: Sequence[Path],
         workspace: Path,
     ) -> Verdict:
+        needs = tool.flags.permissions
+        if not needs and not self._rules and not (extracted and tool.flags.destructive):
+            return _ALLOWED
         ruled = self._by_rules(tool, arguments)
         if ruled is not None and ruled.action == "deny":
             return ruled
         paths = _Paths(workspace, arguments)
-        verdicts = [self._need(need, tool, arguments, paths, ruled) for need in _needs(tool)]
+        verdicts = [self._need(need, tool, arguments, paths, ruled) for need in needs]
         if not verdicts or (ruled is not None and ruled.action == "ask"):
             verdicts.append(ruled or Verdict("allow"))
         # Special questions come first of equals: a yes for the ordinary one is no answer to them.
         if extracted and tool.flags.destructive:
             why = f"{tool.name} is destructive and the call was found in the model's text"
             verdicts.insert(0, Verdict("ask", "extracted", why))
-        if protected and any(need.startswith("fs.write") for need in _needs(tool)):
+        if protected and any(need.startswith("fs.write") for need in needs):
             verdicts.insert(0, self._protected(tool, paths, protected))
         return strictest(*verdicts)
 

@@ -20,24 +20,22 @@ class Run:
     fingerprint: str
     key: str
     began: float
+    tool: Tool = field(init=False)
+    call_id: str = field(init=False)
     attempts: int = 0
     output: str = ""
     place: Place | None = None
     changes: Changes | None = None
     notes: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.tool = self.admitted.tool
+        self.call_id = self.admitted.call.id
+
     @property
     def idempotent(self) -> bool:
         """May it run twice without harm?"""
         return self.tool.flags.idempotent or self.tool.flags.read_only
-
-    @property
-    def tool(self) -> Tool:
-        return self.admitted.tool
-
-    @property
-    def call_id(self) -> str:
-        return self.admitted.call.id
 
     def lose(self, how: str) -> None:
         """It may have happened: nobody knows. Its key is kept until somebody does."""

@@ -32,6 +32,7 @@ class Checker:
         self._accepts = accept.compiled(parameters)
         self._plan = coerce.plan(parameters, parameters)
         self._validator: Any = None
+        self._has_defaults = '"default"' in canonical(parameters)
 
     def fits(self, arguments: Any) -> bool:
         """Do the arguments fit, once coerced?"""
@@ -58,6 +59,8 @@ class Checker:
 
     def with_defaults(self, arguments: JSON) -> JSON:
         """The arguments with the schema's defaults filled in, to compare calls by meaning."""
+        if not self._has_defaults:
+            return arguments
         try:
             filled: JSON = _filled(arguments, self._parameters, self._parameters)
         except RecursionError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +11,6 @@ from .spills import LINE_CHARS, Spills, numbered
 
 READ_ONLY_FACTOR = 3
 _PREVIEW_HEAD, _PREVIEW_TAIL = 300, 200
-_MIN_SHARE = 120
-_NOTE_CHARS = 200
 _MAX_JSON_CHARS = 1_000_000
 
 
@@ -55,23 +52,6 @@ class Shaper:
         if len(short) <= allowed:
             return Shaped(f"{short}\n[long lines are cut{_pointer(text, name, 1)}]", path)
         return Shaped(shortened(short, allowed // 3, text, name), path)
-
-    def fit_batch(
-        self, contents: Sequence[str], limit: int, spilled: Sequence[str | None] = ()
-    ) -> list[Shaped]:
-        """Contents that together stay within the limit; each long one keeps its head and tail."""
-        known = [*spilled, *[None] * (len(contents) - len(spilled))]
-        share = _share([len(content) for content in contents], limit)
-        fitted = []
-        for content, path in zip(contents, known, strict=True):
-            if len(content) <= share:
-                fitted.append(Shaped(content, path))
-                continue
-            name = Path(path).name if path else self._keep(content)
-            where = path or (str(self._spills.folder.absolute() / name) if name else None)
-            kept = max(_MIN_SHARE, share - _NOTE_CHARS) // 2
-            fitted.append(Shaped(shortened(content, kept, "" if path else content, name), where))
-        return fitted
 
     def _keep(self, text: str) -> str:
         try:
@@ -124,17 +104,6 @@ def _advice(text: str, name: str, preview: int) -> str:
         f'[Read it in pages: read_result("{name}", offset=1, limit=100) gives its first lines;'
         " or ask the tool for less: a narrower query, a filter, a limit.]"
     )
-
-
-def _share(sizes: Sequence[int], limit: int) -> int:
-    """The largest size so that everything, cut to it, fits the limit together."""
-    left, share = limit, limit
-    for place, size in enumerate(sorted(sizes)):
-        share = left // (len(sizes) - place)
-        if size > share:
-            return max(_MIN_SHARE, share)
-        left -= size
-    return max(share, *sizes, _MIN_SHARE)
 
 
 def _is_json(text: str) -> bool:

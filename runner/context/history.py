@@ -38,10 +38,9 @@ def valid(messages: Sequence[Message]) -> list[Message]:
     return mended
 
 
-def problem(messages: Sequence[Message]) -> str:
-    """What a provider would refuse, or nothing. For tests and for the fast path."""
+def problem(messages: Sequence[Message], before: str = "") -> str:
+    """What a provider would refuse, or nothing. `before`: the role of the message before these."""
     waiting: list[str] = []
-    before = ""
     for index, message in enumerate(messages):
         if message.role == "tool":
             if not waiting or waiting.pop(0) != message.tool_call_id:
@@ -104,13 +103,10 @@ class Checker:
         if not new:
             return True
         before = self._mended[-1].role if self._mended else ""
-        if before not in {"user", "tool"} or new[0].role != "assistant" or problem([_ASKED, *new]):
+        if before not in {"user", "tool"} or new[0].role != "assistant" or problem(new, "user"):
             return False
         self._mended.extend(new)
         return True
-
-
-_ASKED = Message(role="user", content="-")
 
 
 def _results(messages: Sequence[Message], index: int) -> list[Message]:

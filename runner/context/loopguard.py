@@ -25,7 +25,7 @@ NOTICE_CHARS = 800  # of all calls of a loop
 class Round:
     """One reply's calls and, once they ended, what came of them. Their order does not matter."""
 
-    calls: Calls
+    calls: list[tuple[str, JSON]]
     text: str = ""  # a reply whose call could not be read at all
     results: tuple[tuple[Kind, str], ...] = ()
     progressed: bool = False
@@ -41,9 +41,9 @@ class Round:
             self.calls = [self.calls[i] for i in self._order]
             lines = [lines[i] for i in self._order]
         self.exact = self.text or "\n".join(lines)
-        self.names = tuple(name for name, _ in self.calls)
+        self.names = tuple([name for name, _ in self.calls])
         plain = [(name, steady(arguments)) for name, arguments in self.calls]
-        if all(a[1] == b[1] for a, b in zip(plain, self.calls, strict=True)):
+        if plain == self.calls:
             self.stable = self.exact
         else:
             self.stable = "\n".join(f"{name} {canonical(arguments)}" for name, arguments in plain)
@@ -51,7 +51,7 @@ class Round:
     def ended(self, results: Sequence[ToolResult]) -> None:
         """Takes the results; `results[i]` belongs to the i-th call as the model made them."""
         in_order = [results[i] for i in self._order] if self._order else results
-        self.results = tuple((r.kind, r.content) for r in in_order)
+        self.results = tuple([(r.kind, r.content) for r in in_order])
         self.progressed = any(r.changes for r in results)
 
     @property
@@ -63,11 +63,7 @@ class Round:
         """The same results, nothing changed. Rounds the guard itself refused always match."""
         if self.progressed or other.progressed or len(self.results) != len(other.results):
             return False
-        return all(_same(a, b) for a, b in zip(self.results, other.results, strict=True))
-
-    def repeats(self, other: Round) -> bool:
-        """The same calls with the same outcome: no progress between the two."""
-        return self.stable == other.stable and self.same_outcome(other)
+        return self.results == other.results or all(map(_same, self.results, other.results))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +96,12 @@ class LoopGuard:
 
     def before(self, calls: Calls, *, repeatable: bool = False) -> Verdict:
         """Would running these calls repeat a loop that was noticed already?"""
-        wanted = Round(calls)
+        wanted = Round(list(calls))
         self._wanted = (calls, wanted)
         if repeatable:
             return GO_ON
-        for period in self._matched:
-            count = self._count(period) + 1
+        for period, matched in self._matched.items():
+            count = matched // period + 2
             if count < self._refuse or period > len(self._rounds):
                 continue
             if wanted.stable == self._rounds[-period].stable:
@@ -132,8 +128,7 @@ class LoopGuard:
         self._match(now)
         self._rounds.append(now)
         del self._rounds[: -LONGEST_CYCLE - 1]
-        counts = ((self._count(period), period) for period in self._matched)
-        loops = sorted((loop for loop in counts if loop[0] >= self._warn), reverse=True)
+        loops = self._loops() if any(self._matched.values()) else []
         for count, period in loops:
             verdict = self._judged(now, period, count, repeatable=repeatable)
             if verdict.action != "go_on":
@@ -144,7 +139,7 @@ class LoopGuard:
         wanted, self._wanted = self._wanted, None
         if wanted is not None and wanted[0] is calls and not text:
             return wanted[1]
-        return Round(calls, text=text)
+        return Round(list(calls), text=text)
 
     def _judged(self, now: Round, period: int, count: int, *, repeatable: bool) -> Verdict:
         loop = self._rounds[-period:]
@@ -170,22 +165,27 @@ class LoopGuard:
         text = _notice([now], "similar", self._alike, repeatable=repeatable)
         return Verdict("notice", "similar", self._alike, now.tools, text)
 
-    def _count(self, period: int) -> int:
-        """How many times the last `period` rounds, taken together, came in a row."""
-        return self._matched[period] // period + 1
+    def _loops(self) -> list[tuple[int, int]]:
+        """How many times the last `period` rounds, taken together, came in a row; and the period."""
+        counts = [(matched // period + 1, period) for period, matched in self._matched.items()]
+        return sorted((loop for loop in counts if loop[0] >= self._warn), reverse=True)
 
     def _match(self, now: Round) -> None:
         """Counts, for each period, how many rounds in a row repeat the one a period before."""
-        for period in self._matched:
-            all_same = period > 1 and self._matched[1] >= period - 1  # a loop of one, no cycle
-            known = len(self._rounds) >= period and not all_same
-            repeats = known and now.repeats(self._rounds[-period])
-            self._matched[period] = self._matched[period] + 1 if repeats else 0
+        matched, rounds = self._matched, self._rounds
+        for period in matched:
+            before = rounds[-period] if len(rounds) >= period else None
+            if before is None or now.stable != before.stable or not now.same_outcome(before):
+                matched[period] = 0
+            elif period > 1 and matched[1] >= period - 1:
+                matched[period] = 0  # a loop of one, no cycle
+            else:
+                matched[period] += 1
 
     def _near(self, a: Round, b: Round) -> bool:
         if a.names != b.names or not a.names:
             return False
-        return similar(a.stable, b.stable, self._similarity) and a.same_outcome(b)
+        return a.same_outcome(b) and similar(a.stable, b.stable, self._similarity)
 
 
 def _form(now: Round, before: Round, period: int) -> Form:

@@ -12,11 +12,14 @@ import re
 from collections import Counter
 from difflib import SequenceMatcher
 from functools import lru_cache
+from itertools import compress, count
+from operator import ne
 from typing import Literal
 
 from ..types import JSON
 
 COMPARED = 2000  # characters of canonical text that similarity looks at
+SHORT = 128  # characters up to which looking at one after the other is quicker than halving
 LONG = 300  # characters above which a differing part is compared by words
 AROUND = 64  # characters beside a difference that may belong to the same timestamp or id
 GONE = "~"
@@ -137,6 +140,8 @@ def reworded(a: JSON, b: JSON) -> bool:
 def shared_start(a: str, b: str) -> int:
     """How many characters two texts have in common at their beginning."""
     low, high = 0, min(len(a), len(b))
+    if high <= SHORT:
+        return next(compress(count(), map(ne, a, b)), high)
     while low < high:
         middle = (low + high + 1) // 2
         if a[low:middle] == b[low:middle]:
@@ -148,6 +153,8 @@ def shared_start(a: str, b: str) -> int:
 
 def _shared_end(a: str, b: str) -> int:
     low, high = 0, min(len(a), len(b))
+    if high <= SHORT:
+        return shared_start(a[::-1], b[::-1])
     while low < high:
         middle = (low + high + 1) // 2
         if a[len(a) - middle : len(a) - low] == b[len(b) - middle : len(b) - low]:

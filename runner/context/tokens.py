@@ -9,6 +9,7 @@ little room. `tests/data/tokens.json` has texts with their true counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from operator import mul
 from typing import Any
 
@@ -16,6 +17,7 @@ from ..types import Message
 
 MESSAGE_TOKENS = 4  # role and separators of one message
 CALL_TOKENS = 8  # what surrounds a call's name and arguments
+SHORT = 64  # characters of a text whose count is remembered
 SAMPLE, SLICE = 2048, 256  # longer texts are judged by slices of them, evenly spread
 SAFE = 1.02
 
@@ -52,11 +54,23 @@ def estimate(text: str) -> int:
     if not text:
         return 0
     size = len(text)
+    if size <= SHORT:
+        return _short(text)
     if size > SAMPLE:
-        step = size / (SAMPLE // SLICE)
-        starts = [int(step * n) for n in range(SAMPLE // SLICE)]
-        return int(_tokens("".join(text[i : i + SLICE] for i in starts)) * size / SAMPLE) + 1
+        return int(_tokens(_sample(text)) * size / SAMPLE) + 1
     return int(_tokens(text)) + 1
+
+
+@lru_cache(maxsize=2048)
+def _short(text: str) -> int:
+    """Names, and results such as `ok`, come again and again."""
+    return int(_tokens(text)) + 1
+
+
+def _sample(text: str) -> str:
+    step = len(text) / (SAMPLE // SLICE)
+    starts = [int(step * n) for n in range(SAMPLE // SLICE)]
+    return "".join([text[i : i + SLICE] for i in starts])
 
 
 def _tokens(text: str) -> float:

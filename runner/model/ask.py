@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Protocol, Self
+from typing import Any, Protocol
 
 from ..errors import ModelUnavailable
 from ..events import Emit
@@ -40,24 +40,29 @@ async def ask(
     rng: Random | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     clock: Callable[[], float] = time.monotonic,
+    silence: Silence | None = None,
 ) -> ModelReply:
     """The reply, after at most `retries` further attempts and never past `deadline`.
 
     Only `ModelUnavailable` is tried again. Raises `ModelError`. `on_restart` is called when an
     attempt that had already shown something broke: what it showed is void, and the next one
-    starts from the beginning.
+    starts from the beginning. `silence`: whoever asks again and again keeps one.
     """
     attempt = 0
+    heard = silence or Silence()
     while True:
         shown = _Shown(on_text, on_reasoning)
         try:
-            return await _attempt(model, request, shown, next_id)
+            return await _attempt(model, request, shown, next_id, heard)
         except ModelUnavailable as error:
             delay = _delay(error, attempt, rng)
             late = deadline is not None and clock() + delay >= deadline
             if attempt >= retries or late or delay > MAX_RETRY_AFTER:
                 raise
             emit("model.retried", reason=str(error), delay=round(delay, 3))
+        finally:
+            if silence is None:
+                heard.close()
         if shown.any and on_restart:
             on_restart()
         attempt += 1
@@ -65,57 +70,84 @@ async def ask(
 
 
 async def _attempt(
-    model: Model, request: ModelRequest, shown: _Shown, next_id: Callable[[], str]
+    model: Model,
+    request: ModelRequest,
+    shown: _Shown,
+    next_id: Callable[[], str],
+    silence: Silence,
 ) -> ModelReply:
-    with _Silence(request.timeout) as silence:
-        try:
-            return await collect(
-                model.complete(request),
-                next_id=next_id,
-                on_text=shown.text,
-                on_reasoning=shown.reasoning,
-                on_chunk=silence.heard,
-                model=model.name,
-            )
-        except asyncio.CancelledError as error:
-            if not silence.fired:
-                raise
-            silence.task.uncancel()
-            raise ModelUnavailable(
-                f"{model.name} sent nothing for {request.timeout:g} s"
-            ) from error
+    task = silence.begin(request.timeout)
+    try:
+        return await collect(
+            model.complete(request),
+            next_id=next_id,
+            on_text=shown.text,
+            on_reasoning=shown.reasoning,
+            on_chunk=silence.heard,
+            model=model.name,
+        )
+    except asyncio.CancelledError as error:
+        if not silence.fired:
+            raise
+        task.uncancel()
+        raise ModelUnavailable(f"{model.name} sent nothing for {request.timeout:g} s") from error
+    finally:
+        silence.end()
 
 
-class _Silence:
-    """Cancels the task when nothing was heard for so long. One timer, however many chunks come."""
+class Silence:
+    """Cancels a task when nothing was heard for so long.
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._loop = loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - there is always one where one can await
-        self.task = task
+    One timer, however many chunks and requests come: it is left to run, and looks when it fires.
+    """
+
+    def __init__(self) -> None:
         self.fired = False
-        self._last = loop.time()
+        self._seconds = self._last = 0.0
+        self._task: asyncio.Task[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
-    def __enter__(self) -> Self:
-        self._timer = self._loop.call_later(self._seconds, self._check)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
+    def begin(self, seconds: float) -> asyncio.Task[Any]:
+        """From now on the running task, which is returned, is watched."""
+        self._task = task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - there is always one where one can await
+        loop = asyncio.get_running_loop()
+        self.fired, self._seconds, self._last = False, seconds, time.monotonic()
+        if loop is not self._loop:
+            self._loop, self._timer = loop, None  # the other loop has ended
+        if self._timer is None or self._timer.when() > self._last + seconds:
+            self._set(loop, seconds)
+        return task
 
     def heard(self) -> None:
         """Something came."""
-        self._last = self._loop.time()
+        self._last = time.monotonic()
 
-    def _check(self) -> None:
-        left = self._last + self._seconds - self._loop.time()
+    def end(self) -> None:
+        """The task is not watched any more."""
+        self._task = None
+
+    def close(self) -> None:
+        """Ends the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        self.close()
+        self._timer = loop.call_later(seconds, self._check, loop)
+
+    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        if self._task is None:
+            return
+        left = self._last + self._seconds - time.monotonic()
         if left > 0:
-            self._timer = self._loop.call_later(left, self._check)
+            self._set(loop, left)
         else:
             self.fired = True
-            self.task.cancel()
+            self._task.cancel()
 
 
 def _delay(error: ModelUnavailable, attempt: int, rng: Random | None) -> float:

@@ -37,7 +37,8 @@ class ModelRequest:
     stream: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen: there is one for each token, and a frozen one takes twice as long to make.
+@dataclass(slots=True, kw_only=True)
 class CallPart:
     """A piece of a native tool call; `arguments` as a dict is complete, as text a fragment."""
 
@@ -47,7 +48,7 @@ class CallPart:
     arguments: str | JSON = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Chunk:
     """A piece of a reply. A reply is complete once a chunk names its `finish`, else it was cut."""
 

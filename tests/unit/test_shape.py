@@ -219,32 +219,3 @@ def test_a_name_that_is_no_spill_file_is_told_what_there_is(kept, name):
 def test_the_whole_path_is_a_name_too(kept):
     folder, name = kept
     assert read_page(folder, f"{folder}/{name}", 1, 1).startswith("line 0001")
-
-
-# ---- batches
-
-
-def test_a_batch_within_its_limit_is_left_alone(shaper):
-    assert [one.content for one in shaper.fit_batch(["a" * 50, "b" * 50], 100)] == [
-        "a" * 50,
-        "b" * 50,
-    ]
-
-
-def test_a_batch_is_cut_to_its_limit_and_each_keeps_head_and_tail(shaper):
-    contents = [f"HEAD-{i} " + "some words of a report " * 390 + f"TAIL-{i}" for i in range(5)]
-    fitted = shaper.fit_batch([*contents, "short"], 12_000)
-    assert sum(len(one.content) for one in fitted) <= 12_000
-    assert fitted[5].content == "short"
-    for i, one in enumerate(fitted[:5]):
-        assert one.content.startswith(f"HEAD-{i}")
-        assert one.content.endswith(f"TAIL-{i}")
-        assert Path(one.spilled_to).read_text() == contents[i]
-        assert Path(one.spilled_to).name in one.content
-
-
-def test_what_was_spilled_before_keeps_its_file(shaper):
-    first = shape(shaper, LOG * 3, quota=3000)
-    (one,) = shaper.fit_batch([first.content], 500, [first.spilled_to])
-    assert one.spilled_to == first.spilled_to
-    assert Path(first.spilled_to).name in one.content
