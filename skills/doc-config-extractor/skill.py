@@ -48,7 +48,8 @@ def _missing(file_path: str, file: Path) -> ToolError:
     above = Path(file_path) if file.is_dir() else Path(file_path).parent
     names = sorted(e.name for e in folder.iterdir() if e.is_file()) if folder.is_dir() else []
     shown = [(above / name).as_posix() for name in names if not name.startswith(".")][:MAX_NAMED]
-    problem = f"{file_path!r} is a folder" if file.is_dir() else f"no file {file_path!r}"
+    problem = f"{file_path!r} is no text file" if file.exists() else f"no file {file_path!r}"
+    problem = f"{file_path!r} is a folder" if file.is_dir() else problem
     there = f"give one file: {', '.join(shown)}" if shown else "list_files shows which files exist"
     return ToolError(f"{problem}; {there}")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from runner import SkillContext
 
-from .nearest import missing, name_of, shown
+from .nearest import missing, name_of, odd, shown
 from .text import decoded, is_binary, lines_of
 
 MAX_LISTED = 200
@@ -48,7 +48,7 @@ def list_files(
 def search_files(text: str, ctx: SkillContext, path: str = ".", pattern: str = "") -> str:
     """The different lines that contain a text, as `path:line: text`."""
     start = ctx.path(path).resolve()
-    if not start.exists():
+    if not start.exists() or odd(start):
         raise missing(ctx, path, "file or folder")
     exact: Found = {}
     loose: Found = {}

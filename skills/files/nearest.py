@@ -1,6 +1,7 @@
 """Say what is there, when what was asked for is not."""
 
 import os
+import stat
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -8,6 +9,12 @@ from runner import SkillContext, ToolError
 
 MAX_NAMED = 20
 MAX_LOOKED_AT = 5_000
+ODD = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 def missing(ctx: SkillContext, path: str, what: str) -> ToolError:
@@ -16,10 +23,21 @@ def missing(ctx: SkillContext, path: str, what: str) -> ToolError:
     if wanted.is_dir():
         return ToolError(f"{path!r} is a folder, not a {what}. {_inside(ctx, wanted)}")
     folder = next((p for p in wanted.parents if p.is_dir()), ctx.workspace.resolve())
+    if kind := odd(wanted):
+        holdings = _holdings(ctx, folder)
+        return ToolError(f"{path!r} is {kind}, not a {what}; it holds no text. {holdings}")
     problem = f"{path!r} is not a {what}" if wanted.exists() else f"no {what} {path!r}"
     likely = _likely(ctx, folder, wanted.name)
     hint = f"; did you mean {' or '.join(map(repr, likely))}?" if likely else "."
     return ToolError(f"{problem}{hint} {_holdings(ctx, folder)}")
+
+
+def odd(path: Path) -> str:
+    """What a path leads to when that is neither a file nor a folder; opening it could wait for ever."""
+    try:
+        return ODD.get(stat.S_IFMT(path.stat().st_mode), "")
+    except OSError:
+        return ""
 
 
 def _inside(ctx: SkillContext, folder: Path) -> str:

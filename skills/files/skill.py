@@ -6,7 +6,7 @@ from pathlib import Path
 
 from runner import SkillContext, ToolError
 
-from .nearest import missing, name_of
+from .nearest import missing, name_of, odd
 from .text import Text, decoded, lines_of
 
 MAX_LINES = 500
@@ -41,6 +41,8 @@ def write_file(path: str, content: str, ctx: SkillContext) -> str:
     file = ctx.path(path, write=True)
     if file.is_dir():
         raise ToolError(f"{path!r} is a folder; give the path of a file in it")
+    if odd(file):
+        raise missing(ctx, path, "file")
     existed = file.exists()
     if existed and (reason := ctx.stale(path)):
         raise ToolError(

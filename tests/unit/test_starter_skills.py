@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import stat
 import tomllib
 from inspect import signature
 from pathlib import Path
@@ -214,11 +216,46 @@ def test_a_page_says_which_lines_it_is_and_where_to_go_on(tmp_path):
 
 def test_binary_files_and_pipes_are_not_read(tmp_path):
     (tmp_path / "x.png").write_bytes(b"\x89PNG\0\0")
-    os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ToolError, match="binary file of 6 bytes"):
         files.read_file("x.png", context(tmp_path))
-    with pytest.raises(ToolError, match="'pipe' is not a file"):
-        files.read_file("pipe", context(tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device"])
+def test_a_pipe_a_socket_and_a_device_are_named_and_never_opened(tmp_path, kind, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    odd = tmp_path / "odd"
+    match kind:
+        case "pipe":
+            os.mkfifo(odd)  # opening it would wait for ever
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as made:
+                made.bind("odd")  # the whole path may be too long for one
+        case "device":
+            make_device(odd)
+    ctx = context(tmp_path)
+    for use in (
+        lambda: files.read_file("odd", ctx),
+        lambda: files.write_file("odd", "x", ctx),
+        lambda: files.edit_file("odd", "a", "b", ctx),
+        lambda: files.edit_file("odd", "", "b", ctx),
+        lambda: search_files("x", ctx, "odd"),
+        lambda: list_files(ctx, "odd"),
+    ):
+        with pytest.raises(ToolError, match=rf"^'odd' is a {kind}, not a f.*it holds no text"):
+            use()
+    with pytest.raises(ToolError, match="'odd' is no text file"):
+        extract("odd", "x", ctx)
+    assert list_files(ctx) == "odd"
+    assert "0 files" in search_files("x", ctx)
+    assert not odd.is_file()
+
+
+def make_device(path):
+    """Like /dev/null; skips where one may not make it."""
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    except OSError:
+        pytest.skip("not allowed to make a device here")
 
 
 def test_a_new_file_gets_its_folders(tmp_path):
