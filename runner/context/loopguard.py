@@ -98,7 +98,7 @@ class LoopGuard:
         """Would running these calls repeat a loop that was noticed already?"""
         wanted = Round(list(calls))
         self._wanted = (calls, wanted)
-        if repeatable:
+        if repeatable or max(self._matched.values()) + 2 < self._refuse:
             return GO_ON
         for period, matched in self._matched.items():
             count = matched // period + 2
@@ -173,6 +173,9 @@ class LoopGuard:
     def _match(self, now: Round) -> None:
         """Counts, for each period, how many rounds in a row repeat the one a period before."""
         matched, rounds = self._matched, self._rounds
+        if now.stable not in [before.stable for before in rounds]:
+            self._matched = dict.fromkeys(matched, 0)
+            return
         for period in matched:
             before = rounds[-period] if len(rounds) >= period else None
             if before is None or now.stable != before.stable or not now.same_outcome(before):
