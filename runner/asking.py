@@ -62,7 +62,7 @@ def _about_schema(error: ModelRefused) -> bool:
 
 async def closing_answer(shared: Shared, session: SessionState, turn: Turn, request: str) -> str:
     """One last request, to answer with what there is. Whatever it says, no call is executed."""
-    without = replace(prepare(shared, session), specs=(), schema=None)
+    without = replace(prepare(shared, session), specs=(), spec_tokens=0, schema=None)
     note(session, request)
     await _fit(shared, session, turn, without)
     reply = await _ask(shared, session, turn, without)

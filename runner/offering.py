@@ -21,6 +21,8 @@ COMPACT_BELOW = (
 
 RESERVE_SHARE = 4  # at most a quarter of the window is kept free for the reply
 LEAST_BUDGET = 256
+MOST_SIZES = 1024  # tools whose size is remembered
+_SIZES: dict[tuple[int, str, str], tuple[JSON, int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,16 @@ def _disabled(skills: Iterable[object]) -> frozenset[str]:
 
 def spec_tokens(tool: Tool) -> int:
     """About what a tool's description costs with every request."""
+    key = (id(tool.parameters), tool.name, tool.description)
+    known = _SIZES.get(key)
+    if known is None or known[0] is not tool.parameters:  # not the tool: that would keep its code
+        if len(_SIZES) >= MOST_SIZES:
+            _SIZES.clear()
+        known = _SIZES[key] = (tool.parameters, _counted(tool))
+    return known[1]
+
+
+def _counted(tool: Tool) -> int:
     text = json.dumps(tool.parameters, ensure_ascii=False)
     return (
         12 + tokens.estimate(tool.name) + tokens.estimate(tool.description) + tokens.estimate(text)

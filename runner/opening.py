@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +48,7 @@ class Plan:
 
 def new_id() -> str:
     """A fresh session id."""
-    return uuid.uuid4().hex[:12]
+    return os.urandom(6).hex()
 
 
 async def open_state(shared: Shared, plan: Plan) -> SessionState:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 
 import pytest
 import turn_kit as k
@@ -322,3 +323,23 @@ def test_a_prompt_the_server_cut_is_reported_once_with_its_fix(tmp_path, caplog,
     said = [r for r in caplog.records if "prompt.cut" in r.getMessage()]
     assert len(said) == times
     assert all("context_window" in r.pairs["fix"] for r in said)
+
+
+class Counting(Local):
+    """A local server that counts all it is sent, the tools as well."""
+
+    async def complete(self, request):
+        self.held = 10**6
+        tools = sum(len(f"{tool.description}{tool.parameters}") for tool in request.tools)
+        async for chunk in super().complete(request):
+            if chunk.usage is not None:
+                chunk.usage = Usage(chunk.usage.input_tokens + tools // 4, 10)
+            yield chunk
+
+
+def test_the_closing_request_is_not_taken_for_a_cut_one_because_it_has_no_tools(tmp_path, caplog):
+    tool = replace(DUMP, description="Gives a part of the dump. " * 400)
+    model = Counting({"replies": [*DUMPS[:2], k.say("what was found")]})
+    made = k.run(tmp_path, (), tool, model_object=model, limits={"max_iterations": 2})
+    assert made.result.status == "max_iterations"
+    assert not [r for r in caplog.records if "prompt.cut" in r.getMessage()]
