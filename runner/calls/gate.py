@@ -31,7 +31,7 @@ class Gate:
     def __init__(self, limit: int) -> None:
         self.limit = max(1, limit)
         self.used = 0
-        self._queue: deque[asyncio.Future[Place]] = deque()
+        self._queue: deque[asyncio.Future[Place | None]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -51,19 +51,22 @@ class Gate:
         place = self.try_enter()
         if place is not None:
             return place
-        waiter: asyncio.Future[Place] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[Place | None] = loop.create_future()
         self._queue.append(waiter)
+        timer = loop.call_later(wait_seconds, _give_up, waiter)
+        place = None
         try:
-            await asyncio.wait([waiter], timeout=wait_seconds)
+            place = await waiter
         except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
-                waiter.result().leave()  # the place came with the cancel: the next one gets it
+            if waiter.done() and not waiter.cancelled() and (came := waiter.result()) is not None:
+                came.leave()  # the place came with the cancel: the next one gets it
             raise
         finally:
-            waiter.cancel()
-            if waiter in self._queue:
+            timer.cancel()
+            if place is None and waiter in self._queue:
                 self._queue.remove(waiter)
-        return None if waiter.cancelled() else waiter.result()
+        return place
 
     def _taken(self) -> Place:
         self.used += 1
@@ -86,3 +89,8 @@ class Gate:
             waiter = self._queue.popleft()
             if not waiter.done():
                 waiter.set_result(self._taken())
+
+
+def _give_up(waiter: asyncio.Future[Place | None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
