@@ -68,9 +68,9 @@ class Redactor:
             return False
         if self._patterns or "-----BEGIN " in text or "://" in text or _may_hold_token(text):
             return False
-        if any(value in text for value, _ in self._values):
+        if self._values and any(value in text for value, _ in self._values):
             return False
-        return _ALL_HINTS.search(text) is None
+        return not any(map(text.lower().__contains__, _ALL_HINTS))
 
     def stream(self) -> Stream:
         """For text that comes in pieces: a secret split over two of them never shows."""
@@ -318,13 +318,13 @@ _OPEN_NAME = re.compile(
     r"\\?[\"']?\s{0,3}(?:=>|:=|[:=])?\s{0,3}(?:token\s{0,3})?\S*\Z",
     re.IGNORECASE,
 )
-_ALL_HINTS = re.compile("key|secret|pass|credential|token|bearer|auth|basic", re.IGNORECASE)
+_ALL_HINTS = ("key", "secret", "pass", "credential", "token", "bearer", "auth", "basic")
 _HINTS = ("key", "secret", "passw", "passphrase", "credential", "token")
 
 
 def _without_named(text: str) -> str:
     lowered = text.lower()
-    if any(hint in lowered for hint in _HINTS):
+    if any(map(lowered.__contains__, _HINTS)):
         text = _NAMED.sub(_without_value, text)
     if "bearer" in lowered or "authorization" in lowered or "basic " in lowered:
         text = _HEADER.sub(_without_credential, text)
