@@ -265,6 +265,10 @@ class SessionState:
     on_restart: Callable[[], None] | None = None
     moves: dict[str, Path] = field(default_factory=dict)
     recent_outputs: list[str] = field(default_factory=list)
+    emit: Emit = field(init=False)  # records an event: `emit("tool.started", call_id=…)`
+
+    def __post_init__(self) -> None:
+        self.emit = self.reporter.emit
 
     def add(self, message: Message) -> None:
         """Appends to the transcript, which is never edited, and to the context."""
@@ -288,11 +292,6 @@ class SessionState:
             parent=self.parent,
             agent=self.agent,
         )
-
-    @property
-    def emit(self) -> Emit:
-        """Records an event of this session: `emit("tool.started", call_id=…)`."""
-        return self.reporter.emit
 
 
 @dataclass(frozen=True, slots=True)

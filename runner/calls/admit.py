@@ -112,6 +112,8 @@ async def _permitted(
         if not isinstance(asked, Admitted):
             return asked
         admitted = asked
+    if not session.ledger.any_lost:
+        return admitted
     return await _repeat_approved(shared, session, turn, admitted)
 
 
@@ -237,8 +239,6 @@ async def _repeat_approved(
     shared: Shared, session: SessionState, turn: Turn, admitted: Admitted
 ) -> Admitted | ToolResult:
     """A call whose outcome is unknown may be repeated when a person says so; not by `--yes`."""
-    if not session.ledger.any_lost:
-        return admitted
     call, tool = admitted.call, admitted.tool
     lost = session.ledger.lost(session.ledger.fingerprint(tool.name, call.arguments))
     person = shared.approver is not None and not getattr(shared.approver, "automatic", False)

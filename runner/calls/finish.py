@@ -56,8 +56,9 @@ async def finish(
 ) -> ToolResult:
     """The result as the model, the user and the disk get it. Emits `tool.finished`."""
     clean = shared.redactor.text
-    content, notes, output = clean(result.content), clean(result.notes), clean(result.output)
-    if (content, notes, output) != (result.content, result.notes, result.output):
+    content = clean(result.content)
+    if content is not result.content or result.notes or result.output:
+        notes, output = clean(result.notes), clean(result.output)
         result = replace(result, content=content, notes=notes, output=output)
     if tool is None:
         result = replace(result, tool=clean(result.tool))  # a name the model made up
@@ -100,9 +101,12 @@ async def _sized(
 ) -> ToolResult:
     c = shared.config.results
     wanted = (tool.flags.max_result_chars if tool else None) or c.max_chars
+    content, spilled = result.content, None
+    if len(content) <= min(LEAST_CHARS, wanted, c.line_chars) and not result.notes:
+        allowance.take(len(content))  # no quota is smaller
+        return result
     whole = result.ok and tool is not None and tool.flags.read_only
     full = wanted * READ_ONLY_FACTOR if whole else wanted
-    content, spilled = result.content, None
     quota = allowance.quota(content, full)
     ours = tool is not None and tool.origin == "built-in"  # prose and pages, whose lines are whole
     line_chars = max(c.line_chars, full) if ours else c.line_chars
