@@ -148,7 +148,7 @@ def make_runner(script: Script, payload: int, folder: Path) -> Runner:
     functions = tools_of(payload)
     reading = {"read_only": True, "idempotent": True, "concurrent": True}
     tools = [
-        tool_from(f, **(reading if n != "write" else {"idempotent": True}))
+        tool_from(f, max_concurrency=100, **(reading if n != "write" else {"idempotent": True}))
         for n, f in functions.items()
     ]
     config = {
@@ -232,34 +232,50 @@ def beside_case(runs: int) -> dict[str, float]:
     return {"delay_ms": statistics.median(delays)}
 
 
-def sessions_case(count: int, iterations: int, model_s: float) -> dict[str, float]:
-    """Sessions per second in one runner, and kilobytes a session."""
+def sessions_case(count: int, iterations: int, model_s: float, *, mixed: bool) -> dict[str, float]:
+    """Sessions per second in one runner, kilobytes a session, and how far apart equal ones end.
+
+    `mixed`: two of ten calls take 25 ms, one plain and one async. The spread is in model requests.
+    """
+
+    def call(done: int) -> tuple[str, dict[str, Any]]:
+        slow = {4: "slow", 8: "aslow"}.get(done % 10) if mixed else None
+        return (slow, {"i": done, "ms": 25.0}) if slow else ("noop", {"i": done})
 
     class Many(BenchModel):
         async def complete(self, request: ModelRequest) -> AsyncIterator[Chunk]:
             await asyncio.sleep(model_s)
             done = sum(m.role == "tool" for m in request.messages)
             if done < iterations:
-                yield Chunk(
-                    call=CallPart(index=0, id="c", name="noop", arguments=json.dumps({"i": done})),
-                    finish="stop",
-                )
+                name, arguments = call(done)
+                part = CallPart(index=0, id="c", name=name, arguments=json.dumps(arguments))
+                yield Chunk(call=part, finish="stop")
             else:
                 yield Chunk(text="done", finish="stop")
 
-    async def go() -> float:
+    async def go() -> list[float]:
+        ends: list[float] = []
+
+        async def one(runner: Runner) -> None:
+            await runner.run("go")
+            ends.append(now() - began)
+
         with tempfile.TemporaryDirectory() as name:
             runner = make_runner(Script([]), 64, Path(name))
             runner._model = Many(Script([]))
             async with runner:
                 began = now()
-                await asyncio.gather(*[runner.run("go") for _ in range(count)])
-                return now() - began
+                await asyncio.gather(*[one(runner) for _ in range(count)])
+        return ends
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    took = asyncio.run(go())
+    ends = asyncio.run(go())
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    return {"sessions_per_s": count / took, "kb_per_session": grown / count}
+    return {
+        "sessions_per_s": count / max(ends),
+        "kb_per_session": grown / count,
+        "spread_requests": (max(ends) - min(ends)) / model_s,
+    }
 
 
 def main() -> None:
@@ -276,7 +292,8 @@ def main() -> None:
         "8 × 50 ms, plain": lambda: parallel_case("slow", options.runs),
         "8 × 50 ms, async": lambda: parallel_case("aslow", options.runs),
         "beside a blocking tool": lambda: beside_case(min(3, options.runs)),
-        "100 sessions × 10, 20 ms": lambda: sessions_case(100, 10, 0.02),
+        "100 sessions × 10, 20 ms": lambda: sessions_case(100, 10, 0.02, mixed=False),
+        "the same, two calls of 25 ms": lambda: sessions_case(100, 10, 0.02, mixed=True),
     }
     for name, case in cases.items():
         found = {key: round(value, 2) for key, value in case().items()}
