@@ -59,8 +59,8 @@ def assemble(parts: Parts) -> Skill:
     schemas = [_given_schema(spec, parts) for spec in said.tools]
     if parts.terms.examine:
         _examine(parts)
-    tools = tuple(_tool(*pair, parts) for pair in zip(said.tools, schemas, strict=True))
-    missing = requirements.unmet(said.requires, parts.terms.environ)
+    tools = tuple([_tool(*pair, parts) for pair in zip(said.tools, schemas, strict=True)])
+    missing = requirements.unmet(said.requires, parts.terms.environ) if said.requires else []
     folder = Path(parts.source.folder)
     return Skill(
         name=said.name,
@@ -100,7 +100,8 @@ def _module_loader(parts: Parts) -> Callable[[], ModuleType] | None:
 def _tool(spec: ToolSpec, given: JSON | None, parts: Parts) -> Tool:
     reference = spec.entry or f"{_default_module(parts)}:{_default_function(spec, parts)}"
     schema = _derived(spec, reference, parts) if given is None else given
-    _check_examples(spec, schema, parts.file)
+    if spec.examples:
+        _check_examples(spec, schema, parts.file)
     if parts.terms.examine:
         _check_function(spec, reference, schema, parts)
     generation, report = parts.generation, parts.terms.report

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# ruff: noqa: PTH100, PTH119  # names as text: Path objects would be half the time
+# ruff: noqa: PTH100  # names as text: Path objects would be half the time
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +16,8 @@ from .loader import Generation
 from .skill import Form, Origin, Skill
 from .source import Listing
 
+# a skill, the generation of its code and the further files its manifest names
+Made = tuple[Skill, Generation | None, tuple[str, ...]]
 MAX_FOLDERS = 20_000
 MAX_LOOKED_INTO = 60  # folders below one that is no skill itself
 
@@ -32,7 +34,7 @@ class Place:
 
     @property
     def name(self) -> str:
-        return os.path.basename(self.folder)
+        return self.folder.rpartition(os.sep)[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +80,17 @@ def places(roots: Sequence[Path], project: Path) -> list[Place]:
 def build(place: Place, listing: Listing, number: int, terms: Terms, now: int) -> Built | None:
     """The skill in a folder, failed with its reason if need be; None when there is no skill at all."""
     try:
-        built = _build(place, listing, number, terms)
+        made = _made(place, listing, number, terms)
     except SkillError as error:
-        skill = _failed(place, listing, number, str(error))
-        built = Built(place, listing, skill)
-    if built is None:
+        made = _failed(place, listing, number, str(error)), None, ()
+    if made is None:
         return None
-    return replace(built, examined=terms.examine or not built.skill.live, read_at=now)
+    skill, generation, references = made
+    examined = terms.examine or not skill.live
+    return Built(place, listing, skill, generation, references, examined, now)
 
 
-def _build(place: Place, listing: Listing, number: int, terms: Terms) -> Built | None:
+def _made(place: Place, listing: Listing, number: int, terms: Terms) -> Made | None:
     if problem := place.problem or listing.problem:
         raise SkillError(problem)
     manifests = listing.manifests or {}
@@ -100,8 +103,9 @@ def _build(place: Place, listing: Listing, number: int, terms: Terms) -> Built |
     if "SKILL.md" in manifests:
         read = source.read(place.folder, listing)
         skill = agentskills.build(read, manifests["SKILL.md"], number, place.origin, terms.environ)
-        return Built(place, listing, _noted(skill, place, foreign or _second_page(listing)))
-    return _without_manifest(place, listing)
+        return _noted(skill, place, foreign or _second_page(listing)), None, ()
+    _without_manifest(place, listing)
+    return None
 
 
 def _second_page(listing: Listing) -> str:
@@ -122,7 +126,7 @@ def _foreign(place: Place, listing: Listing) -> str:
     return f"{file} describes no tool, so it is another program's; SKILL.md counts"
 
 
-def _with_manifest(place: Place, listing: Listing, file: str, number: int, terms: Terms) -> Built:
+def _with_manifest(place: Place, listing: Listing, file: str, number: int, terms: Terms) -> Made:
     native = file == "skill.toml"
     read = source.read(place.folder, listing)
     said = (manifest.read_toml if native else manifest.read_json)(file, read.files[file])
@@ -142,11 +146,11 @@ def _with_manifest(place: Place, listing: Listing, file: str, number: int, terms
     except SkillError as error:
         failed = _failed(place, listing, number, str(error))
         skill = replace(failed, name=said.name, description=said.description, digest=read.digest)
-        return Built(place, listing, skill, references=said.files)
-    return Built(place, listing, skill, parts.generation, said.files)
+        return skill, None, said.files
+    return skill, parts.generation, said.files
 
 
-def _without_manifest(place: Place, listing: Listing) -> Built | None:
+def _without_manifest(place: Place, listing: Listing) -> None:
     modules = [name for name in listing.modules if "/" not in name]
     if modules:
         raise SkillError(f"no manifest beside {modules[0]}; add skill.toml, see: runner skills new")
@@ -158,7 +162,6 @@ def _without_manifest(place: Place, listing: Listing) -> Built | None:
             f"{nested} lies {levels} too deep; move the folder {folder} up, or add {above!r} to "
             "[paths] skills"
         )
-    return None
 
 
 def _nested(top: str, folders: Sequence[str]) -> str:
@@ -204,14 +207,12 @@ def _names_a_file(reason: str) -> bool:
 
 
 def _noted(skill: Skill, place: Place, note: str = "", *, expects_folder: bool = False) -> Skill:
-    warnings = [*skill.warnings, *filter(None, [note])]
+    notes = [note] if note else []
     if expects_folder and skill.name != place.name:
-        warnings.append(f"name {skill.name!r} differs from its folder {place.name!r}")
+        notes.append(f"name {skill.name!r} differs from its folder {place.name!r}")
     if place.linked:
-        warnings.append(f"the folder is a link to {place.linked}")
-    return (
-        replace(skill, warnings=tuple(warnings)) if len(warnings) > len(skill.warnings) else skill
-    )
+        notes.append(f"the folder is a link to {place.linked}")
+    return replace(skill, warnings=(*skill.warnings, *notes)) if notes else skill
 
 
 def absolute(path: Path) -> str:

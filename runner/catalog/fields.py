@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import difflib
 import json
+import operator
 import re
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-Check = Callable[[Any, str, list[str]], None]
+Test = Callable[[Any], object]  # a truth value
+Deeper = Callable[[Any, str, list[str]], None]
 KEYWORDS = frozenset(
     {
         "$schema",
@@ -39,20 +42,36 @@ KEYWORDS = frozenset(
     }
 )
 _SHOWN = 80
-_TYPES: dict[str, Callable[[Any], bool]] = {
-    "object": lambda value: isinstance(value, dict),
-    "array": lambda value: isinstance(value, list),
-    "string": lambda value: isinstance(value, str),
-    "boolean": lambda value: isinstance(value, bool),
-    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
 }
+
+
+@dataclass(slots=True)
+class _Node:
+    """A part of the schema. `tests`: what a value of each type it may have must pass."""
+
+    expected: str
+    tests: dict[type, Test | None]
+    deeper: Deeper | None = None
+
+    def check(self, value: Any, key: str, found: list[str]) -> None:
+        test = self.tests.get(type(value), _never)
+        if test and not test(value):
+            found.append(f"{_name(key)} must be {self.expected}, not {_show(value)}")
+        elif self.deeper:
+            self.deeper(value, key, found)
 
 
 def problems(document: object, form: str) -> list[str]:
     """What is wrong with a manifest, by key; `form` is "" for skill.toml, "descriptor" for JSON."""
     found: list[str] = []
-    _check_for(form)(document, "", found)
+    _node_for(form).check(document, "", found)
     return found
 
 
@@ -65,73 +84,71 @@ def schema() -> dict[str, Any]:
 
 
 @cache
-def _check_for(form: str) -> Check:
+def _node_for(form: str) -> _Node:
     return _compile(schema()["$defs"][form] if form else schema())
 
 
 @cache
-def _defined(name: str) -> Check:
+def _defined(name: str) -> _Node:
     return _compile(schema()["$defs"][name])
 
 
-def _compile(node: dict[str, Any]) -> Check:
+def _compile(node: dict[str, Any]) -> _Node:
     if "$ref" in node:
         return _defined(node["$ref"].rpartition("/")[2])
-    expected = node["description"]
-    tests = _tests(node)
-    deeper = _deeper(node)
-
-    def check(value: Any, key: str, found: list[str]) -> None:
-        for test in tests:
-            if not test(value):
-                found.append(f"{_name(key)} must be {expected}, not {_show(value)}")
-                return
-        if deeper:
-            deeper(value, key, found)
-
-    return check
+    return _Node(node["description"], _tests(node), _deeper(node))
 
 
-def _tests(node: dict[str, Any]) -> list[Callable[[Any], bool]]:
-    tests: list[Callable[[Any], bool]] = []
+def _tests(node: dict[str, Any]) -> dict[type, Test | None]:
+    """By the types TOML and JSON are read as: a dictionary finds the test, most often one C function."""
     if "const" in node:
-        tests.append(lambda value: value == node["const"] and not isinstance(value, bool))
+        return dict.fromkeys((int, float), partial(operator.eq, node["const"]))
     if "enum" in node:
-        tests.append(lambda value: isinstance(value, str) and value in node["enum"])
-    if "type" in node:
-        tests.append(_type_test(node["type"]))
-    for keyword, test in _LIMITS.items():
-        if keyword in node:
-            tests.append(test(node[keyword]))
-    return tests
+        return {str: frozenset(node["enum"]).__contains__}
+    types = [node["type"]] if isinstance(node["type"], str) else node["type"]
+    return {kind: _all(node, kind) for name in types for kind in _TYPES[name]}
 
 
-def _type_test(types: str | list[str]) -> Callable[[Any], bool]:
-    if isinstance(types, str):
-        return _TYPES[types]
-    allowed = [_TYPES[name] for name in types]
-    return lambda value: any(test(value) for test in allowed)
+def _all(node: dict[str, Any], kind: type) -> Test | None:
+    limits = _LIMITS.get(kind, {})
+    tests = [limits[keyword](node[keyword]) for keyword in limits if keyword in node]
+    if len(tests) > 1:
+        return lambda value: all(test(value) for test in tests)
+    return tests[0] if tests else None
 
 
-def _matches(pattern: str) -> Callable[[Any], bool]:
-    search = re.compile(pattern.removesuffix("$") + (r"\Z" if pattern.endswith("$") else "")).search
-    return lambda value: not isinstance(value, str) or search(value) is not None
+def _matches(pattern: str) -> Test:
+    return re.compile(pattern.removesuffix("$") + (r"\Z" if pattern.endswith("$") else "")).search
 
 
-_LIMITS: dict[str, Callable[[Any], Callable[[Any], bool]]] = {
-    "pattern": _matches,
-    "minLength": lambda limit: lambda value: not isinstance(value, str) or len(value) >= limit,
-    "maxLength": lambda limit: lambda value: not isinstance(value, str) or len(value) <= limit,
-    "maxItems": lambda limit: lambda value: len(value) <= limit,
-    "minimum": lambda limit: lambda value: isinstance(value, str) or value >= limit,
-    "maximum": lambda limit: lambda value: isinstance(value, str) or value <= limit,
-    "exclusiveMinimum": lambda limit: lambda value: isinstance(value, str) or value > limit,
+def _longer(limit: int) -> Test:
+    return len if limit == 1 else lambda value: len(value) >= limit
+
+
+def _shorter(limit: int) -> Test:
+    return lambda value: len(value) <= limit
+
+
+def _never(_value: Any) -> bool:
+    return False
+
+
+_NUMBERS: dict[str, Callable[[Any], Test]] = {
+    "minimum": lambda limit: lambda value: value >= limit,
+    "maximum": lambda limit: lambda value: value <= limit,
+    "exclusiveMinimum": lambda limit: lambda value: value > limit,
+}
+_LIMITS: dict[type, dict[str, Callable[[Any], Test]]] = {
+    str: {"pattern": _matches, "minLength": _longer, "maxLength": _shorter},
+    list: {"maxItems": _shorter},
+    int: _NUMBERS,
+    float: _NUMBERS,
 }
 
 
-def _deeper(node: dict[str, Any]) -> Check | None:
+def _deeper(node: dict[str, Any]) -> Deeper | None:
     if "items" in node:
-        each = _compile(node["items"])
+        each = _compile(node["items"]).check
 
         def items(value: Any, key: str, found: list[str]) -> None:
             for index, item in enumerate(value):
@@ -141,22 +158,24 @@ def _deeper(node: dict[str, Any]) -> Check | None:
     return _keys(node) if "properties" in node else None
 
 
-def _keys(node: dict[str, Any]) -> Check:
+def _keys(node: dict[str, Any]) -> Deeper:
     known = {name: _compile(child) for name, child in node["properties"].items()}
     required = node.get("required", ())
 
     def keys(value: Any, key: str, found: list[str]) -> None:
         prefix = f"{key}." if key else ""
         for name, item in value.items():
-            if name in known:
-                known[name](item, f"{prefix}{name}", found)
-            else:
+            child = known.get(name)
+            if child is None:
                 found.append(_unknown(f"{prefix}{name}", name, known))
-        found.extend(
-            f"{_name(prefix + name)} is missing; it must be {_expected(node, name)}"
-            for name in required
-            if name not in value
-        )
+                continue
+            test = child.tests.get(type(item), _never)
+            if child.deeper or (test and not test(item)):
+                child.check(item, f"{prefix}{name}", found)
+        for name in required:
+            if name not in value:
+                expected = _expected(node, name)
+                found.append(f"{_name(prefix + name)} is missing; it must be {expected}")
 
     return keys
 
@@ -168,7 +187,7 @@ def _expected(node: dict[str, Any], name: str) -> str:
     return str(child["description"])
 
 
-def _unknown(key: str, name: str, known: dict[str, Check]) -> str:
+def _unknown(key: str, name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, known, 1, 0.6)
     if near:
         return f"unknown field {key!r}; did you mean {near[0]!r}?"

@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from ..errors import SkillError
@@ -15,7 +16,9 @@ from . import fields
 from .source import decode
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_FLAGS = tuple(Flags.__dataclass_fields__)
+_FLAGS = frozenset(Flags.__dataclass_fields__)
+_SHORT = (*Flags.__dataclass_fields__, "parameters", "examples")  # one tool, without [[tools]]
+_flags = lru_cache(256)(Flags)  # a catalogue has few different ones, and they never change
 RESERVED = frozenset(
     {"use_skill", "read_skill_file", "read_result", "tool_search", "agent", "remember", "recall"}
 )
@@ -115,17 +118,15 @@ def _refuse(name: str, problems: list[str]) -> None:
 
 
 def _manifest(name: str, document: JSON, skill: str) -> Manifest:
-    short = {key: document[key] for key in (*_FLAGS, "parameters", "examples") if key in document}
+    tables = document.get("tools", [])
     if "entry" in document:
-        short |= {"name": skill, "description": document["description"]}
-        tables = [*document.get("tools", ()), {**short, "entry": document["entry"]}]
-    else:
-        tables = document.get("tools", [])
-    tools = tuple(_tool(table) for table in tables)
-    wrong = _contradictions(document, tools, short)
-    _refuse(name, wrong)
+        short = {key: document[key] for key in (*_SHORT, "description", "entry") if key in document}
+        tables = [*tables, {**short, "name": skill}]
+    tools = tuple([_tool(table) for table in tables])
+    _refuse(name, _contradictions(document, tools))
     named = [*document.get("hooks", ())]
-    named += [hook for table in tables for hook in table.get("hooks", ())]
+    for table in tables:
+        named += table.get("hooks", ())
     return Manifest(
         name=skill,
         version=document.get("version", ""),
@@ -137,7 +138,7 @@ def _manifest(name: str, document: JSON, skill: str) -> Manifest:
 
 
 def _tool(table: JSON) -> ToolSpec:
-    given: dict[str, Any] = {key: table[key] for key in _FLAGS if key in table}
+    given: dict[str, Any] = {key: value for key, value in table.items() if key in _FLAGS}
     for key in ("fallbacks", "permissions"):
         if key in given:
             given[key] = tuple(given[key])
@@ -150,7 +151,7 @@ def _tool(table: JSON) -> ToolSpec:
         description=table["description"].strip(),
         entry=table.get("entry", ""),
         parameters=table.get("parameters"),
-        flags=Flags(**given),
+        flags=_flags(**given),
         examples=tuple(table.get("examples", ())),
     )
 
@@ -162,11 +163,11 @@ def _seconds(value: float | str) -> float:
     return float(number) * _UNITS[unit]
 
 
-def _contradictions(document: JSON, tools: tuple[ToolSpec, ...], short: JSON) -> list[str]:
+def _contradictions(document: JSON, tools: tuple[ToolSpec, ...]) -> list[str]:
     wrong = []
     names = [tool.name for tool in tools]
     for tool in tools:
-        if names.count(tool.name) > 1:
+        if len(names) > 1 and names.count(tool.name) > 1:
             wrong.append(f"two tools are named {tool.name!r}; rename one")
         if tool.name in RESERVED:
             wrong.append(f"tool name {tool.name!r} belongs to a built-in tool; choose another")
@@ -174,8 +175,7 @@ def _contradictions(document: JSON, tools: tuple[ToolSpec, ...], short: JSON) ->
             wrong.append(f"tool {tool.name!r} is both read_only and destructive; keep one")
         if tool.flags.timeout is not None and tool.flags.timeout <= 0:
             wrong.append(f"tool {tool.name!r}: 'timeout' must be above 0 seconds")
-    if short and "entry" not in document:
-        wrong.append(
-            f"'{next(iter(short))}' stands outside [[tools]]; move it there or add 'entry'"
-        )
+    if "entry" not in document and not document.keys().isdisjoint(_SHORT):
+        key = next(key for key in _SHORT if key in document)
+        wrong.append(f"'{key}' stands outside [[tools]]; move it there or add 'entry'")
     return list(dict.fromkeys(wrong))

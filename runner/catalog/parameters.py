@@ -6,7 +6,7 @@ The full metaschema check takes 0.75 ms a schema, this one a twentieth of it.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from ..types import JSON
@@ -61,7 +61,9 @@ KNOWN = frozenset(
     | {"required", "pattern", "uniqueItems", "default", "examples", "dependentRequired"}
     | {"readOnly", "writeOnly", "deprecated", "contentMediaType", "contentSchema", "$vocabulary"}
 )
+_INSIDE = _ONE | _LIST | _MAP
 Path = str
+Part = tuple[JSON, Path, int]  # a schema, where it stands and how deep
 
 
 def problems(schema: object) -> list[str]:
@@ -72,7 +74,7 @@ def problems(schema: object) -> list[str]:
     if schema and schema.get("type") != "object":
         found.append(_root(schema))
     refers = False
-    for count, (node, path, depth) in enumerate(_walk(schema, "", 0)):
+    for count, (node, path, depth) in enumerate(_parts(schema)):
         if count > MAX_NODES or depth > MAX_DEPTH:
             return [*found, f"is too large: more than {MAX_NODES} parts or {MAX_DEPTH} levels"]
         for key, value in node.items():
@@ -90,7 +92,7 @@ def problems(schema: object) -> list[str]:
 def strange(schema: JSON) -> list[str]:
     """Keywords JSON Schema does not know, most likely misspelt; for `runner skills check`."""
     found = []
-    for node, path, _ in _walk(schema, "", 0):
+    for node, path, _ in _parts(schema):
         for key in node.keys() - KNOWN:
             near = difflib.get_close_matches(key, KNOWN, 1, 0.7)
             if near:
@@ -113,24 +115,35 @@ def _root(schema: JSON) -> str:
     return f"(root): 'type' must be \"object\", not {schema['type']!r}"
 
 
-def _walk(node: Any, path: Path, depth: int) -> Iterator[tuple[JSON, Path, int]]:
-    if not isinstance(node, dict):
+def _parts(schema: Any) -> list[Part]:
+    """Every part that is a schema, each before those inside it; cut off past the limits."""
+    found: list[Part] = []
+    _collect(schema, "", 0, found)
+    return found
+
+
+def _collect(node: Any, path: Path, depth: int, found: list[Part]) -> None:
+    if not isinstance(node, dict) or len(found) > MAX_NODES + 1:
         return
-    yield node, path, depth
+    found.append((node, path, depth))
     if depth > MAX_DEPTH:
         return
     for key, value in node.items():
+        if key not in _INSIDE:
+            continue
         if key in _ONE:
-            yield from _walk(value, f"{path}/{key}", depth + 1)
+            _collect(value, f"{path}/{key}", depth + 1, found)
         elif key in _MAP and isinstance(value, dict):
             for name, child in value.items():
-                yield from _walk(child, f"{path}/{key}/{name}", depth + 1)
+                _collect(child, f"{path}/{key}/{name}", depth + 1, found)
         elif key in _LIST and isinstance(value, list):
             for index, child in enumerate(value):
-                yield from _walk(child, f"{path}/{key}/{index}", depth + 1)
+                _collect(child, f"{path}/{key}/{index}", depth + 1, found)
 
 
 def _type(value: Any, _node: JSON) -> str:
+    if isinstance(value, str) and value in TYPES:
+        return ""
     for name in value if isinstance(value, list) and value else [value]:
         if name not in TYPES if isinstance(name, str) else True:
             near = difflib.get_close_matches(str(name), TYPES, 1, 0.5)
@@ -149,10 +162,10 @@ def _pattern(value: Any, _node: JSON) -> str:
 def _map(value: Any, _node: JSON) -> str:
     if not isinstance(value, dict):
         return "must map names to schemas"
-    wrong = next((name for name, child in value.items() if not _is_schema(child)), None)
-    return (
-        "" if wrong is None else f"{wrong!r} must be a schema (a table), not {value[wrong]!r:.40}"
-    )
+    for name, child in value.items():
+        if not isinstance(child, (dict, bool)):
+            return f"{name!r} must be a schema (a table), not {child!r:.40}"
+    return ""
 
 
 def _patterns(value: Any, node: JSON) -> str:
@@ -173,8 +186,10 @@ def _one(value: Any, _node: JSON) -> str:
 def _required(value: Any, _node: JSON) -> str:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         return "'required' must be a list of names"
-    twice = next((name for name in value if value.count(name) > 1), None)
-    return "" if twice is None else f"'required' names {twice!r} twice"
+    if len(set(value)) == len(value):
+        return ""
+    twice = next(name for name in value if value.count(name) > 1)
+    return f"'required' names {twice!r} twice"
 
 
 def _count(value: Any, _node: JSON) -> str:
@@ -183,7 +198,7 @@ def _count(value: Any, _node: JSON) -> str:
 
 
 def _number(value: Any, _node: JSON) -> str:
-    good = isinstance(value, int | float) and not isinstance(value, bool) and value == value  # noqa: PLR0124  # NaN
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and value == value  # noqa: PLR0124  # NaN
     return "" if good else f"needs a number, not {value!r}"
 
 
@@ -248,9 +263,9 @@ def _target(reference: str, schema: Any) -> Any:
 
 def _cycles(schema: JSON) -> list[str]:
     """Parts that refer to themselves: a check would never end, and providers refuse them."""
-    targets = {n["$ref"] for n, _, _ in _walk(schema, "", 0) if "$ref" in n}
+    targets = {n["$ref"] for n, _, _ in _parts(schema) if "$ref" in n}
     leads = {
-        target: {n["$ref"] for n, _, _ in _walk(_target(target, schema), "", 0) if "$ref" in n}
+        target: {n["$ref"] for n, _, _ in _parts(_target(target, schema)) if "$ref" in n}
         for target in targets
     }
     for start in sorted(targets):
@@ -267,7 +282,7 @@ def _cycles(schema: JSON) -> list[str]:
 
 
 def _is_schema(value: Any) -> bool:
-    return isinstance(value, dict | bool)
+    return isinstance(value, (dict, bool))
 
 
 _CHECKS: dict[str, Callable[[Any, JSON], str]] = {

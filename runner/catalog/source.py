@@ -8,7 +8,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..errors import SkillError
 
@@ -20,6 +20,9 @@ MODULE_BYTES = 2_000_000
 MAX_FILES = 500
 MAX_DEPTH = 5
 RACY_NS = 100_000_000  # a file written within this time of being read may change unseen
+_RIGHT = {name.lower(): name for name in MANIFESTS}
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # a pipe without a writer would block for ever
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 Stat = tuple[str, int, int, int, int]
 
@@ -65,10 +68,10 @@ def look(folder: str) -> Listing:
     except OSError as error:
         return Listing(problem=f"cannot be read: {error.strerror}")
     manifests = {
-        right: name for name in (e[0] for e in reversed(top)) if (right := _manifest_name(name))
+        right: entry[0] for entry in reversed(top) if (right := _RIGHT.get(entry[0].lower()))
     }
     if "skill.toml" not in manifests and "skill.json" not in manifests:
-        kept = top if manifests.keys() != {"SKILL.md"} else [e for e in top if _manifest_name(e[0])]
+        kept = top if manifests.keys() != {"SKILL.md"} else [e for e in top if _is_manifest(e[0])]
         return Listing(tuple(kept), manifests, tuple(folders))
     try:
         deeper = list(_below(folder, folders, 1)) if folders else []
@@ -84,28 +87,24 @@ def read(folder: str, listing: Listing, more: tuple[str, ...] = ()) -> Source:
     """
     manifests = (listing.manifests or {}).values()
     files: dict[str, bytes] = {}
-    for name in listing.names:
-        if name in manifests:
+    for name, *_ in listing.stats:
+        if name.endswith(".py"):
+            files[name] = read_file(folder, name, MODULE_BYTES)
+        elif name in manifests:
             limit = PAGE_BYTES if name.lower() == "skill.md" else MANIFEST_BYTES
             files[name] = read_file(folder, name, limit, inside=True)
-        elif name.endswith(".py"):
-            files[name] = read_file(folder, name, MODULE_BYTES)
-    return _with(Source(folder, files, ""), more)
+    return _with(folder, files, more)
 
 
 def extend(source: Source, names: tuple[str, ...]) -> Source:
     """The source with these files too, such as the parameters files its manifest names."""
-    return _with(source, names) if names else source
+    return _with(source.folder, source.files, names) if names else source
 
 
 def read_file(folder: str, name: str, limit: int, *, inside: bool = False) -> bytes:
     """The file's bytes. Never blocks on a pipe; `inside` refuses links that leave the folder."""
-    path = f"{folder}/{name}"
     try:
-        if inside and _leaves(folder, name):
-            raise SkillError(f"{name}: leads out of the skill's folder; copy the file into it")
-        # O_NONBLOCK: opening a pipe that nobody writes to would wait for ever
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        handle = _open_inside(folder, name) if inside else os.open(f"{folder}/{name}", _READ)
         try:
             return _read_handle(handle, name, limit)
         finally:
@@ -118,7 +117,7 @@ def read_file(folder: str, name: str, limit: int, *, inside: bool = False) -> by
 def decode(name: str, data: bytes) -> str:
     """The text of a human-written file: UTF-8, a byte order mark and any line ends allowed."""
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
         guess = "it looks like UTF-16" if wide else f"byte {error.start + 1} is wrong"
@@ -128,19 +127,19 @@ def decode(name: str, data: bytes) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
-def _with(source: Source, names: tuple[str, ...]) -> Source:
-    files = dict(source.files)
-    for name in names:
-        files[name] = read_file(source.folder, name, MANIFEST_BYTES, inside=True)
-    return replace(source, files=files, digest=_digest(files))
+def _with(folder: str, files: Mapping[str, bytes], names: tuple[str, ...]) -> Source:
+    if names:
+        more = {name: read_file(folder, name, MANIFEST_BYTES, inside=True) for name in names}
+        files = {**files, **more}
+    return Source(folder, files, _digest(files))
 
 
 def _digest(files: Mapping[str, bytes]) -> str:
-    total = hashlib.sha256()
+    parts: list[bytes] = []
     for name in sorted(files):
-        total.update(b"%b\0%d\0" % (name.encode("utf-8", "surrogateescape"), len(files[name])))
-        total.update(files[name])
-    return total.hexdigest()
+        data = files[name]
+        parts += (b"%b\0%d\0" % (name.encode("utf-8", "surrogateescape"), len(data)), data)
+    return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 def _scan(folder: str, below: str) -> tuple[list[Stat], list[str]]:
@@ -152,7 +151,7 @@ def _scan(folder: str, below: str) -> tuple[list[Stat], list[str]]:
             if name[0] == "." or name in SKIPPED:
                 continue
             lower = name.lower()
-            if lower.endswith((".py", ".json")) or (not below and _is_manifest(lower)):
+            if lower.endswith((".py", ".json")) or (not below and lower in _RIGHT):
                 _add(files, entry, below + name)
             elif entry.is_dir(follow_symlinks=False):
                 folders.append(name)
@@ -167,7 +166,7 @@ def _add(files: list[Stat], entry: os.DirEntry[str], name: str) -> None:
     except OSError:  # a dangling link: named when it is read
         files.append((name, 0, 0, 0, 0))
         return
-    if stat.S_ISREG(found.st_mode) or _is_manifest(name.lower()):
+    if stat.S_ISREG(found.st_mode) or _is_manifest(name):
         files.append((name, found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns))
 
 
@@ -182,14 +181,22 @@ def _below(folder: str, names: list[str], depth: int, prefix: str = "") -> Itera
             yield entry
 
 
-def _is_manifest(lower: str) -> bool:
-    return lower in {"skill.toml", "skill.json", "skill.md"}
+def _is_manifest(name: str) -> bool:
+    return name.lower() in _RIGHT
 
 
-def _manifest_name(name: str) -> str:
-    if not _is_manifest(name.lower()):
-        return ""
-    return "SKILL.md" if name.lower() == "skill.md" else name.lower()
+def _open_inside(folder: str, name: str) -> int:
+    """Opens a plain file at once, and a link only when it stays in the folder."""
+    path = f"{folder}/{name}"
+    if _NOFOLLOW and "/" not in name:
+        try:
+            return os.open(path, _READ | _NOFOLLOW)
+        except OSError as error:
+            if error.errno not in {errno.ELOOP, errno.EMLINK}:  # the latter on FreeBSD
+                raise
+    if _leaves(folder, name):
+        raise SkillError(f"{name}: leads out of the skill's folder; copy the file into it")
+    return os.open(path, _READ)
 
 
 def _leaves(folder: str, name: str) -> bool:

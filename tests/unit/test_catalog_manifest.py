@@ -182,12 +182,13 @@ hooks = ["pre_tool_use"]
         (b'manifest = 1\nname = "x\n', "skill.toml:2: is not valid TOML"),
         ("name = 'x'".encode("utf-16"), "is not UTF-8 (it looks like UTF-16)"),
         ("# café".encode("latin-1"), "is not UTF-8 (byte 6 is wrong)"),
+        (b"\xef\xbb\xbfname = '\xff'", "is not UTF-8 (byte 12 is wrong)"),
         (b"name = 'a\0b'", "NUL"),
         (b'x = "C:\\Users"', "single quotes"),
         (b"a = 1\na = 2\n", "skill.toml"),
         (b"x = " + b"[" * 5000, "skill.toml"),
     ],
-    ids=["cut", "string", "utf-16", "latin-1", "nul", "windows path", "twice", "deep"],
+    ids=["cut", "string", "utf-16", "latin-1", "bom", "nul", "windows path", "twice", "deep"],
 )
 def test_a_file_that_is_no_toml_is_refused_with_its_line(data, says):
     with pytest.raises(SkillError) as caught:
