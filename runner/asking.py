@@ -20,6 +20,7 @@ from .log import get_logger
 from .model.ask import ask
 from .model.base import ModelRequest
 from .offering import LEAST_BUDGET, Prepared, prepare
+from .reading import said
 from .state import SessionState, Shared, Turn, TurnCancelled, TurnEnded, charge
 from .summary import summarise
 from .types import Message, ModelReply, Status, Usage
@@ -66,7 +67,7 @@ async def closing_answer(shared: Shared, session: SessionState, turn: Turn, requ
     note(session, request)
     await _fit(shared, session, turn, without)
     reply = await _ask(shared, session, turn, without)
-    return "" if reply.tool_calls else reply.text.strip()
+    return said(session, reply, without)
 
 
 def note(session: SessionState, text: str) -> None:

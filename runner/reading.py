@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,7 @@ TEXT_CALLS_BEFORE_JSON = (
 )
 
 MOST_LEVELS = 100  # of arguments inside each other
+_OPENED = re.compile(r"```[\w-]*\s*\Z")  # the fence around a call
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,17 @@ def read_reply(session: SessionState, reply: ModelReply, prepared: Prepared) -> 
         return Silence()
     _report(session, parsed)
     return Fault(parsed.reason, parsed.detail, reply.text)
+
+
+def said(session: SessionState, reply: ModelReply, prepared: Prepared) -> str:
+    """What a reply says besides calls, for an answer after which nothing runs."""
+    if reply.tool_calls:
+        return ""
+    parsed = _parsed(session, reply, prepared)
+    if parsed.kind != "final" and parsed.span is not None:
+        before = replace(reply, text=_OPENED.sub("", reply.text[: parsed.span[0]]))
+        parsed = _parsed(session, before, prepared)
+    return parsed.text.strip() if parsed.kind == "final" else ""
 
 
 def assistant_message(reading: Reading, reply: ModelReply) -> Message | None:

@@ -61,6 +61,23 @@ def test_a_call_in_the_closing_reply_is_not_run_and_the_answer_is_the_runners_ow
     assert "not finished" in made.result.answer
 
 
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ('{"tool": "dump", "params": {"part": 9}}', ""),
+        ('```json\n{"name": "dump", "arguments": {"part": 9}}\n```', ""),
+        ('Two parts were read.\n{"tool": "dump", "params": {"part": 9}}', "Two parts were read."),
+        ('{"answer": "Two parts were read."}', "Two parts were read."),
+    ],
+)
+def test_a_call_in_the_text_of_the_closing_reply_is_no_answer(tmp_path, reply, answer):
+    config = {"limits": {"max_iterations": 2}, "model": {"tool_mode": "json"}}
+    made = k.run(tmp_path, [*DUMPS[:2], k.say(reply)], DUMP, **config)
+    assert made.result.status == "max_iterations"
+    assert "dump" not in made.result.answer.split("The last results were:")[0]
+    assert made.result.answer.startswith(answer or "Stopped after 2 iterations")
+
+
 def test_a_model_that_fails_at_the_closing_request_does_not_change_the_status(tmp_path):
     made = k.run(
         tmp_path, [*SEARCHES[:2], {"status": 401, "body": "no"}], LOOK, limits={"max_iterations": 2}
