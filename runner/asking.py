@@ -19,6 +19,7 @@ from .errors import (
 from .log import get_logger
 from .model.ask import ask
 from .model.base import ModelRequest
+from .model.errors import window_in
 from .offering import LEAST_BUDGET, Prepared, prepare
 from .reading import said
 from .state import SessionState, Shared, Turn, TurnCancelled, TurnEnded, charge
@@ -26,6 +27,7 @@ from .summary import summarise
 from .types import Message, ModelReply, Status, Usage
 
 OVERFLOW_SHARE = 0.6  # of what was too large: what the one retry may be
+LEAST_WINDOW = 512  # tokens; no model that can call tools has less
 REMINDER_CHARS = 600  # of the goal, when it is said again
 log = get_logger()
 
@@ -254,12 +256,21 @@ async def _shrink(
     turn.overflows += 1
     if turn.overflows > 1:
         raise error
+    _learn_window(session, str(error))
     budget = max(LEAST_BUDGET, int(window.tokens * OVERFLOW_SHARE))
     await _lower(shared, session, turn, budget)
     if window.tokens > budget:
         await _compacted(shared, session, turn, window.squeeze(budget))
     if window.raw >= before:
         raise error
+
+
+def _learn_window(session: SessionState, said: str) -> None:
+    """A server may hold less than was thought; for the rest of the session that is what counts."""
+    held = window_in(said)
+    if held is not None and LEAST_WINDOW <= held < session.context_window:
+        log.info("window.learned", tokens=held, thought=session.context_window)
+        session.context_window, session.prepared = held, None
 
 
 async def _compacted(shared: Shared, session: SessionState, turn: Turn, step: Step | None) -> None:

@@ -33,6 +33,10 @@ OVERFLOW = (
     r"|too many (?:input )?tokens|`?inputs`? tokens \+ `?max_new_tokens"
     r"|prompt token count.{0,40}exceeds|contextwindowexceeded"
 )
+WINDOW = (  # a number behind each: tokens the model, or this server of it, holds
+    r"context length (?:is|of)(?: only)? (\d{3,8})\b|context (?:size|window|length|limit) \((\d{3,8})\b"
+    r"|\d tokens? > (\d{3,8}) maximum|maximum number of tokens allowed \((\d{3,8})\)|n_ctx\D{1,4}(\d{3,8})\b"
+)
 NO_TOOLS = (
     r"not support tools|not support (?:function|tool)[ -]?call|support tool use"
     r"|tools?(?: use| calling)? (?:is|are) not supported|tools param requires"
@@ -66,6 +70,12 @@ def classify(
         return ModelRefused(f"{place} refused the key ({status}): {detail}; {advice}")
     known = _by_text(status, f"{place}: {detail}", model)
     return known or _by_status(status, place, detail, retry_after)
+
+
+def window_in(said: str) -> int | None:
+    """Tokens a server says it holds, when it refuses a request as too large."""
+    found = re.search(WINDOW, said, re.IGNORECASE)
+    return next((int(number) for number in found.groups() if number), None) if found else None
 
 
 def unreachable(where: str, reason: str, *, advice: str = "") -> ModelUnavailable:

@@ -10,6 +10,8 @@ import pytest
 import turn_kit as k
 
 from runner import ScriptedModel
+from runner.context.tokens import estimate
+from runner.errors import ContextOverflow
 from runner.model.base import Chunk, ModelInfo
 from runner.types import Usage
 
@@ -360,3 +362,24 @@ def test_the_closing_request_is_not_taken_for_a_cut_one_because_it_has_no_tools(
     made = k.run(tmp_path, (), tool, model_object=model, limits={"max_iterations": 2})
     assert made.result.status == "max_iterations"
     assert not [r for r in caplog.records if "prompt.cut" in r.getMessage()]
+
+
+class Refusing(ScriptedModel):
+    """A server that holds less than it said, and names how much when it is sent more."""
+
+    refused = 0
+
+    async def complete(self, request):
+        size = sum(estimate(m.content) for m in request.messages)
+        if size > 4000:
+            self.refused += 1
+            raise ContextOverflow("This model's maximum context length is 4000 tokens.")
+        async for chunk in super().complete(request):
+            yield chunk
+
+
+def test_a_window_the_server_names_is_kept_to_from_then_on(tmp_path):
+    model = Refusing({"replies": [*DUMPS, k.say("done")]})
+    made = k.run(tmp_path, (), DUMP, model_object=model, context={"summarise": False})
+    assert (made.result.status, model.refused) == ("completed", 1)
+    assert made.all_valid()

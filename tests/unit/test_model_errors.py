@@ -14,7 +14,7 @@ from runner.errors import (
     ReplyUnreadable,
     ToolsUnsupported,
 )
-from runner.model.errors import classify, read_retry_after
+from runner.model.errors import classify, read_retry_after, window_in
 
 OVERFLOWS = [
     "This model's maximum context length is 8192 tokens. However, your messages resulted in 9120 tokens.",
@@ -137,3 +137,20 @@ def test_a_message_is_one_short_line_whatever_the_server_sent(text):
 )
 def test_retry_after_is_read_as_a_number_or_a_date(headers, seconds):
     assert read_retry_after(headers, now=datetime(2025, 1, 1, tzinfo=UTC)) == seconds
+
+
+@pytest.mark.parametrize(
+    ("said", "tokens"),
+    [
+        ("This model's maximum context length is 8192 tokens. However, you asked for 9000", 8192),
+        ("request (5000 tokens) exceeds the available context size (4096 tokens)", 4096),
+        ("the model is loaded with context length of only 4096 tokens, which is", 4096),
+        ("prompt is too long: 210011 tokens > 200000 maximum", 200_000),
+        ("The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).", 1_048_576),
+        ('{"n_prompt_tokens": 9000, "n_ctx": 8192}', 8192),
+        ("the prompt exceeds the context window by 300 tokens", None),
+        ("input length exceeds maximum context length", None),
+    ],
+)  # fmt: skip
+def test_the_window_a_server_names_is_understood(said, tokens):
+    assert window_in(said) == tokens
