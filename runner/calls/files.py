@@ -74,7 +74,7 @@ class Workspace:
         real = self.path(name, write=False)
         with self._parent(real, name) as folder:
             data = _read(folder, real.name, name, lambda: self._nearest(real))
-        self._baselines.seen(real, data)
+        self._seen(real, data)
         return data
 
     def write(self, name: str, data: bytes) -> None:
@@ -84,15 +84,26 @@ class Workspace:
             raise ToolError(f"{shown(name)} is a folder")
         with self._parent(real, name, make=True) as folder:
             _replace(folder, real.name, name, data)
-        self._baselines.seen(real, data)
+        self._seen(real, data)
 
     def stale(self, name: str) -> str:
         """Why the file may not be edited yet; empty when it may."""
-        return self._baselines.stale(self._resolved(name))
+        real = self._resolved(name)
+        try:
+            return self._baselines.stale(real)
+        except OSError:  # a folder became a link between two looks at it
+            return "it changed just now; read it again"
+
+    def _seen(self, real: Path, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # what is not remembered has to be read again
+            self._baselines.seen(real, data)
 
     def _resolved(self, name: str) -> Path:
         _check_name(name)
-        real = Path(os.path.realpath(f"{self._root}/{name}" if name[:1] != "/" else name))
+        try:
+            real = Path(os.path.realpath(f"{self._root}/{name}" if name[:1] != "/" else name))
+        except OSError as error:  # a link became something else between two looks at it
+            raise ToolError(f"{shown(name)}: {_RACE}") from error
         if not real.is_relative_to(self._root):
             raise ToolError(
                 f"{shown(name)} is outside the workspace; give a path inside it, such as one of"
@@ -154,20 +165,29 @@ class Workspace:
 
 
 def nearest(root: Path, path: Path) -> str:
-    """What the nearest existing folder on the way to a path holds, as advice for the model."""
-    folder = path.parent
-    while folder != root and folder.is_relative_to(root) and not folder.is_dir():
-        folder = folder.parent
-    if not folder.is_relative_to(root):
-        folder = root
-    where = (
-        "the workspace" if folder == root else f"the folder {shown(str(folder.relative_to(root)))}"
-    )
-    return f"{where} has: {listing(folder)}"
+    """What the nearest existing folder on the way to a path holds, as advice for the model.
+
+    The way is walked without following links: one that was put there meanwhile shows nothing.
+    """
+    parts = path.relative_to(root).parts[:-1] if path.is_relative_to(root) else ()
+    passed: list[str] = []
+    try:
+        folder = os.open(root, _DIRECTORY)
+    except OSError:
+        return "the workspace has: nothing"
+    try:
+        with contextlib.suppress(OSError):
+            for part in parts:
+                folder = _step(folder, part, make=False)
+                passed.append(part)
+        where = f"the folder {shown('/'.join(passed))}" if passed else "the workspace"
+        return f"{where} has: {listing(folder)}"
+    finally:
+        os.close(folder)
 
 
-def listing(folder: Path) -> str:
-    """The first names in a folder, those of folders with a slash."""
+def listing(folder: Path | int) -> str:
+    """The first names in a folder, or in that of a handle, those of folders with a slash."""
     try:
         with os.scandir(folder) as entries:
             names = sorted(e.name + "/" * e.is_dir(follow_symlinks=False) for e in entries)

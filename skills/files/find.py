@@ -1,14 +1,13 @@
 """Find files and text in the workspace, without reading more than was asked for."""
 
-import os
-import stat
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
 from runner import SkillContext
 
-from .nearest import missing, name_of, odd, shown
+from .inside import Entry, entries, read, sort_of
+from .nearest import missing, name_of, shown
 from .text import decoded, is_binary, lines_of
 
 MAX_LISTED = 200
@@ -25,10 +24,11 @@ def list_files(
     ctx: SkillContext, path: str = ".", pattern: str = "", recursive: bool = False
 ) -> str:
     """The paths in a folder, one a line, relative to the workspace."""
-    folder = ctx.path(path).resolve()
-    if folder.is_file():
+    folder = ctx.path(path)
+    sort = sort_of(ctx, folder)
+    if sort == "file":
         return name_of(ctx, folder)
-    if not folder.is_dir():
+    if sort != "folder":
         raise missing(ctx, path, "folder")
     deep = recursive or "**" in pattern or "/" in pattern
     names: list[str] = []
@@ -39,7 +39,7 @@ def list_files(
         elif pattern and not _matches(ctx, folder, entry, pattern):
             continue
         elif len(names) < MAX_LISTED:
-            names.append(name_of(ctx, Path(entry.path)) + ("/" if _is_folder(entry) else ""))
+            names.append(name_of(ctx, entry.path) + "/" * (entry.sort == "folder"))
         else:
             more += 1
     return "\n".join([*names, *_list_notes(name_of(ctx, folder), names, pattern, more, hidden)])
@@ -47,8 +47,8 @@ def list_files(
 
 def search_files(text: str, ctx: SkillContext, path: str = ".", pattern: str = "") -> str:
     """The different lines that contain a text, as `path:line: text`."""
-    start = ctx.path(path).resolve()
-    if not start.exists() or odd(start):
+    start = ctx.path(path)
+    if sort_of(ctx, start) not in {"file", "folder"}:
         raise missing(ctx, path, "file or folder")
     exact: Found = {}
     loose: Found = {}
@@ -56,7 +56,7 @@ def search_files(text: str, ctx: SkillContext, path: str = ".", pattern: str = "
     for file in _searchable(ctx, start, pattern):
         searched += 1
         name = name_of(ctx, file)
-        for number, line in enumerate(_lines(file), start=1):
+        for number, line in enumerate(_lines(ctx, file), start=1):
             if text in line:
                 exact.setdefault((name, line.strip()), []).append(number)
             elif len(loose) <= MAX_MATCHES and text.casefold() in line.casefold():
@@ -76,34 +76,26 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or name in SKIPPED
 
 
-def _walk(ctx: SkillContext, folder: Path, *, deep: bool) -> Iterator[os.DirEntry[str]]:
+def _walk(ctx: SkillContext, folder: Path, *, deep: bool) -> Iterator[Entry]:
     """Entries sorted by name, a folder's own before those of the next; links are not followed."""
     waiting = [folder]
     walked = 0
     while waiting and walked < MAX_WALKED and not ctx.cancelled():
-        try:
-            with os.scandir(waiting.pop()) as found:
-                entries = sorted(found, key=lambda entry: entry.name)
-        except OSError:
-            continue  # unreadable, or gone meanwhile: the other folders still count
-        walked += len(entries)
-        yield from entries
+        found = entries(ctx, waiting.pop())
+        walked += len(found)
+        yield from found
         if deep:
-            below = [Path(e.path) for e in entries if _is_folder(e) and not is_hidden(e.name)]
+            below = [e.path for e in found if e.sort == "folder" and not is_hidden(e.name)]
             waiting.extend(reversed(below))
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    return entry.is_dir(follow_symlinks=False)
-
-
-def _matches(ctx: SkillContext, folder: Path, entry: os.DirEntry[str], pattern: str) -> bool:
+def _matches(ctx: SkillContext, folder: Path, entry: Entry, pattern: str) -> bool:
     """Whether the name, or the path below the folder or the workspace, matches."""
     pattern = pattern.removeprefix("./").removeprefix("**/")
-    below = Path(entry.path).relative_to(folder).as_posix()
+    below = entry.path.relative_to(folder).as_posix()
     return any(
         fnmatch(name, pattern.replace("**/", "*"))
-        for name in (entry.name, below, name_of(ctx, Path(entry.path)))
+        for name in (entry.name, below, name_of(ctx, entry.path))
     )
 
 
@@ -121,30 +113,19 @@ def _list_notes(
 
 
 def _searchable(ctx: SkillContext, start: Path, pattern: str) -> Iterator[Path]:
-    if start.is_file():
+    if sort_of(ctx, start) == "file":
         yield start
         return
     for entry in _walk(ctx, start, deep=True):
-        if is_hidden(entry.name) or not entry.is_file(follow_symlinks=False):
+        if is_hidden(entry.name) or entry.sort != "file":
             continue
         if not pattern or _matches(ctx, start, entry, pattern):
-            yield Path(entry.path)
+            yield entry.path
 
 
-def _lines(file: Path) -> list[str]:
-    """The file's lines; none when it is binary, too large, or not a plain file any more.
-
-    Does not use `ctx.read_bytes`: a file that was merely searched does not count as read.
-    """
-    try:
-        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return []
-    with os.fdopen(handle, "rb") as stream:
-        info = os.fstat(handle)
-        if not stat.S_ISREG(info.st_mode) or info.st_size > MAX_SEARCHED_BYTES:
-            return []
-        data = stream.read(MAX_SEARCHED_BYTES)
+def _lines(ctx: SkillContext, file: Path) -> list[str]:
+    """The file's lines; none when it is binary or too large. It does not count as read."""
+    data = read(ctx, file, MAX_SEARCHED_BYTES)
     return [] if is_binary(data) else lines_of(decoded(str(file), data).content)
 
 

@@ -1,12 +1,14 @@
 """Read, write and edit the text files of the workspace."""
 
 import re
+import stat
 from difflib import get_close_matches
 from pathlib import Path
 
 from runner import SkillContext, ToolError
 
-from .nearest import missing, name_of, odd
+from .inside import root_of, sort_of, state_of
+from .nearest import missing, name_of
 from .text import Text, decoded, lines_of
 
 MAX_LINES = 500
@@ -18,7 +20,7 @@ MAX_NUMBERS = 10
 
 def read_file(path: str, ctx: SkillContext, offset: int = 1, limit: int = MAX_LINES) -> str:
     """Numbered lines of a file, after a line that says which of how many these are."""
-    name = name_of(ctx, _existing(path, ctx).resolve())
+    name = name_of(ctx, _existing(path, ctx))
     lines = lines_of(decoded(path, ctx.read_bytes(path)).content)
     if not lines:
         return f"{name} is empty"
@@ -39,20 +41,20 @@ def read_file(path: str, ctx: SkillContext, offset: int = 1, limit: int = MAX_LI
 def write_file(path: str, content: str, ctx: SkillContext) -> str:
     """Writes the whole file, unless that would overwrite something nobody has looked at."""
     file = ctx.path(path, write=True)
-    if file.is_dir():
+    sort = sort_of(ctx, file)
+    if sort == "folder":
         raise ToolError(f"{path!r} is a folder; give the path of a file in it")
-    if odd(file):
+    if sort not in {"", "file"}:
         raise missing(ctx, path, "file")
-    existed = file.exists()
-    if existed and (reason := ctx.stale(path)):
+    if sort and (reason := ctx.stale(path)):
         raise ToolError(
             f"not written: {reason}. Call read_file with path {path!r}, then decide: "
             "edit_file for a change, or write_file again to replace it all."
         )
-    _make_folder(path, file, ctx)
+    _check_folders(path, file, ctx)
     ctx.write_bytes(path, content.encode())
     count = len(lines_of(content))
-    return f"{'replaced' if existed else 'created'} {name_of(ctx, file.resolve())}, {count} lines"
+    return f"{'replaced' if sort else 'created'} {name_of(ctx, file)}, {count} lines"
 
 
 def edit_file(
@@ -86,9 +88,7 @@ def edit_file(
             "Add the lines around it so that it is unique, or set all to true."
         )
     ctx.write_bytes(path, _replaced(path, text, old, new))
-    return (
-        f"edited {name_of(ctx, file.resolve())}: {len(found)} replaced, at lines {_some(numbers)}"
-    )
+    return f"edited {name_of(ctx, file)}: {len(found)} replaced, at lines {_some(numbers)}"
 
 
 def _added(path: str, text: Text, new: str, ctx: SkillContext) -> str:
@@ -96,28 +96,29 @@ def _added(path: str, text: Text, new: str, ctx: SkillContext) -> str:
     between = "\n" if text.content and not text.content.endswith(("\n", "\r")) else ""
     added = (between + new.replace("\r\n", "\n").rstrip("\n") + "\n").replace("\n", text.newline)
     ctx.write_bytes(path, _encoded(path, text, text.content + added))
-    return (
-        f"added {len(lines_of(new))} lines at the end of {name_of(ctx, ctx.path(path).resolve())}"
-    )
+    return f"added {len(lines_of(new))} lines at the end of {name_of(ctx, ctx.path(path))}"
 
 
 def _existing(path: str, ctx: SkillContext) -> Path:
     file = ctx.path(path)
-    if not file.is_file():
+    state = state_of(ctx, file)
+    if state is None or not stat.S_ISREG(state.st_mode):
         raise missing(ctx, path, "file")
-    if (size := file.stat().st_size) > MAX_BYTES:
+    if (size := state.st_size) > MAX_BYTES:
         raise ToolError(f"{path} has {size:,} bytes, over {MAX_BYTES:,}; use search_files on it")
     return file
 
 
-def _make_folder(path: str, file: Path, ctx: SkillContext) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        part = next(p for p in file.parents if p.exists())
-        raise ToolError(
-            f"cannot write {path!r}: {name_of(ctx, part.resolve())!r} is a file, not a folder"
-        ) from error
+def _check_folders(path: str, file: Path, ctx: SkillContext) -> None:
+    """The runner makes the folders of a new file; what stands in their way is named here."""
+    for part in file.parents:
+        sort = sort_of(ctx, part) if part.is_relative_to(root_of(ctx)) else "folder"
+        if sort == "folder":
+            return
+        if sort:
+            kind = "a file" if sort == "file" else sort
+            where = name_of(ctx, part)
+            raise ToolError(f"cannot write {path!r}: {where!r} is {kind}, not a folder")
 
 
 def _pattern(old: str) -> re.Pattern[str]:

@@ -28,8 +28,8 @@ class PlainFiles:
         self.seen: dict[Path, bytes] = {}
 
     def path(self, name: str, *, write: bool) -> Path:
-        place = self.root / name
-        if not place.resolve().is_relative_to(self.root):
+        place = (self.root / name).resolve()
+        if not place.is_relative_to(self.root):
             raise ToolError(f"{name!r} is outside the workspace")
         return place
 
@@ -40,6 +40,7 @@ class PlainFiles:
 
     def write(self, name: str, data: bytes) -> None:
         place = self.path(name, write=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(data)
         self.seen[place] = data
 

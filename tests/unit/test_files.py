@@ -94,6 +94,11 @@ def test_a_missing_file_is_told_what_the_nearest_folder_has(root):
     assert nearest(root, root.parent / "elsewhere").startswith("the workspace has")
 
 
+def test_the_advice_never_looks_through_a_link_that_was_put_there_meanwhile(root):
+    assert "secret" not in nearest(root, root / "link_out" / "c.txt")
+    assert nearest(root, root / "link_out" / "c.txt").startswith("the workspace has: a/")
+
+
 # ---- reading and writing
 
 

@@ -9,9 +9,9 @@ from inspect import signature
 from pathlib import Path
 
 import pytest
-from starter_kit import context, module
+from starter_kit import PlainFiles, context, module
 
-from runner import ToolError
+from runner import SkillContext, ToolError
 from runner.errors import ConfigError
 from runner.starter import (
     demo_documents,
@@ -248,6 +248,62 @@ def test_a_pipe_a_socket_and_a_device_are_named_and_never_opened(tmp_path, kind,
     assert list_files(ctx) == "odd"
     assert "0 files" in search_files("x", ctx)
     assert not odd.is_file()
+
+
+class Swapping(PlainFiles):
+    """Once a name was resolved, its folder is swapped for a link to `outside`, as an attacker would."""
+
+    def path(self, name, *, write):
+        place = super().path(name, write=write)
+        folder = self.root / "d"
+        if not folder.is_symlink():
+            folder.rename(self.root / "away")
+            folder.symlink_to(self.root.parent / "outside")
+        return place
+
+    def read(self, name):
+        raise ToolError("the runner's own opening is tested with it")
+
+    def write(self, name, data):
+        self.read(name)
+
+    stale = read
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda ctx: list_files(ctx, "d"),
+        lambda ctx: list_files(ctx, "d/e"),
+        lambda ctx: search_files("secret", ctx, "d"),
+        lambda ctx: search_files("secret", ctx, "d/name"),
+        lambda ctx: search_files("secret", ctx, "d/e"),
+        lambda ctx: files.read_file("d/name", ctx),
+        lambda ctx: files.read_file("d/gone", ctx),
+        lambda ctx: files.read_file("d", ctx),
+        lambda ctx: files.write_file("d/x/y/new", "x", ctx),
+        lambda ctx: files.edit_file("d/name", "a", "b", ctx),
+        lambda ctx: extract("d/gone", "a", ctx),
+        lambda ctx: extract("d", "a", ctx),
+    ],
+)
+def test_a_link_put_in_place_of_a_folder_leads_nowhere(tmp_path, use):
+    for folder, text in (("workspace/d/e", "plain"), ("outside/e", "secret"), ("outside/only", "")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "../name").write_text(text)
+        (tmp_path / folder / "deep").write_text(text)
+    before = sorted((tmp_path / "outside").rglob("*"))
+    root = tmp_path / "workspace"
+    ctx = SkillContext(session_id="s1", workspace=root, files=Swapping(root))
+    try:
+        said = str(use(ctx))
+    except ToolError as error:
+        said = str(error)
+    assert (root / "d").is_symlink()
+    assert "only" not in said
+    assert "deep" not in said
+    assert "secret" not in said.replace("'secret'", "")
+    assert sorted((tmp_path / "outside").rglob("*")) == before
 
 
 def make_device(path):
