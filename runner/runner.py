@@ -289,6 +289,7 @@ class Runner:
             c.paths.skills,
             project=c.project,
             extra=[s for s in given if isinstance(s, Skill)],
+            disabled=c.plugins.disabled,
             environ=self._environ,
             hookspecs=arguments_of_hooks(),
         )

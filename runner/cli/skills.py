@@ -119,7 +119,12 @@ def registry(config: Config) -> Registry:
     """A scanned registry of the config's folders."""
     from ..plugins import arguments_of_hooks
 
-    found = Registry(config.paths.skills, project=config.project, hookspecs=arguments_of_hooks())
+    found = Registry(
+        config.paths.skills,
+        project=config.project,
+        disabled=config.plugins.disabled,
+        hookspecs=arguments_of_hooks(),
+    )
     found.scan(thorough=True)
     return found
 

@@ -11,7 +11,6 @@ import turn_kit as k
 from skill_kit import one_tool, write
 
 from runner import Decision, SkillContext, hookimpl
-from runner.catalog.registry import Registry
 from runner.loop import MOST_CALLS
 
 RAN: list[Any] = []
@@ -99,22 +98,14 @@ def test_a_tool_beyond_the_limit_is_deferred_and_found_by_searching(tmp_path):
     assert "part_07" in offered[2]
 
 
-def test_a_tool_of_a_disabled_skill_is_refused_as_such(tmp_path):
+def test_a_tool_of_a_skill_that_the_config_disables_is_not_offered_and_refused_as_such(tmp_path):
     write(tmp_path / "skills", one_tool("gone"))
     write(tmp_path / "skills", one_tool("here"))
-    some = Registry([tmp_path / "skills"], project=tmp_path, disabled=["gone"])
-    some.scan()
-
-    async def test():
-        replies = [k.calls(("gone", {}), ("here", {})), k.say("done")]
-        async with k.turns(tmp_path, replies) as made:
-            made.runner.shared.registry = some
-            await k.one_turn(made)
-        assert made.kinds == ["disabled", "ok"]
-        assert "tool gone is disabled" in made.finished[0]["content"]
-        assert [t.name for t in made.model.requests[0].tools if t.name == "gone"] == []
-
-    k.go(test)
+    config = k.settings(tmp_path, plugins={"disabled": ["gone"]}, paths={"skills": ["skills"]})
+    made = k.run(tmp_path, [k.calls(("gone", {}), ("here", {})), k.say("done")], config=config)
+    assert made.kinds == ["disabled", "ok"]
+    assert "tool gone is disabled" in made.finished[0]["content"]
+    assert [t.name for t in made.model.requests[0].tools if t.name == "gone"] == []
 
 
 # ---- do the arguments fit? ------------------------------------------------------------------------
