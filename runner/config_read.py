@@ -308,9 +308,10 @@ def _toml(text: str) -> dict[str, Any]:
 
 
 def _loads(text: str) -> dict[str, Any]:
-    import tomllib  # a host that brings its own values needs none
+    import tomli  # a host that brings its own values needs none
 
-    return tomllib.loads(text)
+    found: dict[str, Any] = tomli.loads(text)
+    return found
 
 
 def _plain(message: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
+
+import tomli  # tomllib, compiled: half of what finding skills at start costs
 
 from ..errors import SkillError
 from ..types import JSON, NOTHING, Flags
@@ -57,8 +58,8 @@ def read_toml(name: str, data: bytes) -> Manifest:
     """The manifest in a `skill.toml`; raises `SkillError` that names every fault."""
     text = decode(name, data)
     try:
-        document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        document = tomli.loads(text)
+    except (tomli.TOMLDecodeError, RecursionError) as error:
         raise SkillError(_toml_fault(name, str(error), text.rstrip().count("\n") + 1)) from error
     _refuse(name, fields.problems(document, ""))
     return _manifest(name, document, document["name"])
