@@ -28,7 +28,9 @@ def resolve(
     for found in skills:
         skill = found
         if skill.live and skill.name in disabled:
-            skill = replace(skill, state="disabled", reason="disabled by [plugins] disabled in the config")
+            skill = replace(
+                skill, state="disabled", reason="disabled by [plugins] disabled in the config"
+            )
         elif skill.live and skill.name in winners:
             first = winners[skill.name]
             skill = replace(
