@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -17,6 +18,7 @@ SKIPPED_ENDINGS = (".pyc", ".swp", ".tmp")
 _MAX_LINES = 40
 _MAX_NAME = 200
 _KILO = 1024
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,36 +52,49 @@ class Snapshot:
 def take(root: Path, *, depth: int = 4, files: int = 500, skip: Collection[str] = ()) -> Snapshot:
     """Looks at so many files at most, so many folders deep, those near the root first.
 
-    Follows no link, opens no file, and passes over what vanishes or cannot be read. `skip`: names,
-    patterns, or absolute paths of folders.
+    Follows no link, not even one put in a folder's place meanwhile, opens no file, and passes over
+    what vanishes or cannot be read. `skip`: names, patterns, or absolute paths of folders.
     """
-    names = SKIPPED | {name for name in skip if "/" not in name}
-    paths = {os.path.realpath(name) for name in skip if "/" in name}
-    patterns = [name for name in names if "*" in name]
     base = os.path.realpath(root)
+    skipped = _Skipped(skip, base)
     found: dict[str, Entry] = {}
     level = [""]
     for _ in range(depth + 1):
         below: list[str] = []
         for folder in sorted(level, key=_key):
-            for entry in _entries(f"{base}/{folder}"):
-                name = entry.name
-                if name in names or name.endswith(SKIPPED_ENDINGS):
-                    continue
-                if patterns and any(fnmatchcase(name, pattern) for pattern in patterns):
-                    continue
-                path = folder + name
-                if _is_folder(entry):
-                    if entry.path not in paths and os.path.normpath(entry.path) not in paths:
-                        below.append(path + "/")
-                    continue
-                if len(found) >= files:
-                    return Snapshot(found, _key(next(reversed(found), "")))
-                seen = _look(entry)
-                if seen is not None:
-                    found[_readable(path)] = seen
+            with _opened(base, folder) as (handle, entries):
+                for entry in entries:
+                    path = folder + entry.name
+                    if skipped.name(entry.name):
+                        continue
+                    if _is_folder(entry):
+                        below += [] if skipped.folder(path) else [path + "/"]
+                    elif len(found) >= files:
+                        return Snapshot(found, _key(next(reversed(found), "")))
+                    elif (seen := _look(entry, handle)) is not None:
+                        found[_readable(path)] = seen
         level = below
     return Snapshot(found)
+
+
+class _Skipped:
+    """What is not looked at."""
+
+    def __init__(self, skip: Collection[str], base: str) -> None:
+        self._base = base
+        self._names = SKIPPED | {name for name in skip if "/" not in name}
+        self._paths = {os.path.realpath(name) for name in skip if "/" in name}
+        self._patterns = [name for name in self._names if "*" in name]
+
+    def name(self, name: str) -> bool:
+        """By what it is called."""
+        if name in self._names or name.endswith(SKIPPED_ENDINGS):
+            return True
+        return any(fnmatchcase(name, pattern) for pattern in self._patterns)
+
+    def folder(self, path: str) -> bool:
+        """By where it is, below the folder that is looked at."""
+        return bool(self._paths) and os.path.normpath(f"{self._base}/{path}") in self._paths
 
 
 def diff(before: Snapshot, after: Snapshot) -> Changes:
@@ -130,12 +145,24 @@ def _key(path: str) -> tuple[int, str]:
     return path.count("/"), path.replace("/", "\0")
 
 
-def _entries(folder: str) -> list[os.DirEntry[str]]:
+@contextmanager
+def _opened(base: str, folder: str) -> Iterator[tuple[int, list[os.DirEntry[str]]]]:
+    """A folder below the base, reached part by part, and what it holds; nothing where that fails."""
+    handle = -1
     try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
+        handle = os.open(base, _FOLDER)
+        for part in folder.split("/")[:-1]:
+            above, handle = handle, os.open(part, _FOLDER, dir_fd=handle)
+            os.close(above)
+        with os.scandir(handle) as entries:
+            held = sorted(entries, key=lambda entry: entry.name)
     except OSError:
-        return []
+        held = []
+    try:
+        yield handle, held
+    finally:
+        if handle >= 0:
+            os.close(handle)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -145,14 +172,13 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _look(entry: os.DirEntry[str]) -> Entry | None:
+def _look(entry: os.DirEntry[str], folder: int) -> Entry | None:
     try:
         state = entry.stat(follow_symlinks=False)
         if stat.S_ISREG(state.st_mode):
             return Entry("file", state.st_size, state.st_mtime_ns, state.st_ino)
         if stat.S_ISLNK(state.st_mode):
-            target = _readable(str(Path(entry.path).readlink()))
-            return Entry("link", 0, 0, 0, target)
+            return Entry("link", 0, 0, 0, _readable(os.readlink(entry.name, dir_fd=folder)))
     except OSError:
         return None
     return Entry("special", 0, 0, 0)

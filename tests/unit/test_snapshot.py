@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -219,3 +221,29 @@ def test_a_capped_look_never_tells_a_change_that_was_not_there(old, new, cap):
 )
 def test_sizes_are_written_for_people(size, text):
     assert size_text(size) == text
+
+
+EXCHANGES = """
+import os
+while True:
+    os.rename("inside/folder", "kept"); os.rename("link", "inside/folder")
+    os.rename("inside/folder", "link"); os.rename("kept", "inside/folder")
+"""
+
+
+def test_a_folder_that_is_exchanged_for_a_link_while_one_looks_shows_nothing_from_outside(tmp_path):
+    for n in range(20):
+        (tmp_path / "inside" / "folder" / f"{n}").mkdir(parents=True)
+    for n in range(200):  # which take their time between a look at the folder and one into it
+        (tmp_path / "inside" / f"{n}.txt").touch()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret.txt").write_text("s")
+    (tmp_path / "link").symlink_to(tmp_path / "outside")
+    other = subprocess.Popen([sys.executable, "-c", EXCHANGES], cwd=tmp_path)
+    try:
+        seen = {path for _ in range(1000) for path in take(tmp_path / "inside").files}
+    finally:
+        other.kill()
+        other.wait()
+    assert "folder" in seen, "it was exchanged"
+    assert not any("secret" in path for path in seen)
