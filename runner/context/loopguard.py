@@ -156,7 +156,7 @@ class LoopGuard:
 
     def _near_verdict(self, last: Round | None, now: Round, *, repeatable: bool) -> Verdict:
         """Nearly the same is noticed once; one round later when it may be another thing."""
-        if last is None or self._alike < self._warn:
+        if last is None or not self._warn <= self._alike <= self._warn + 1:
             return GO_ON
         pairs = zip(last.calls, now.calls, strict=True)
         patience = 0 if all(reworded(a, b) for (_, a), (_, b) in pairs if a != b) else 1
