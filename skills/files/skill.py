@@ -34,7 +34,8 @@ def read_file(path: str, ctx: SkillContext, offset: int = 1, limit: int = MAX_LI
             break
         page.append(f"{number}\t{line}")
     last = offset + len(page) - 1
-    go_on = f"; read on with offset={last + 1}" if last < len(lines) else ""
+    asked = len(page) == limit < MAX_LINES  # so many lines were wanted, and no more
+    go_on = f"; read on with offset={last + 1}" if last < len(lines) and not asked else ""
     return "\n".join([f"{name}, lines {offset}-{last} of {len(lines)}{go_on}", *page])
 
 

@@ -205,9 +205,12 @@ def test_a_search_does_not_count_as_reading(project):
 
 def test_a_page_says_which_lines_it_is_and_where_to_go_on(tmp_path):
     (tmp_path / "long.txt").write_text("".join(f"line {n}\n" for n in range(1, 13)))
+    (tmp_path / "longer.txt").write_text("line\n" * 600)
     ctx = context(tmp_path)
-    first = files.read_file("long.txt", ctx, limit=2).splitlines()
-    assert first == ["long.txt, lines 1-2 of 12; read on with offset=3", "1\tline 1", "2\tline 2"]
+    cut = files.read_file("longer.txt", ctx).splitlines()
+    assert cut[0] == "longer.txt, lines 1-500 of 600; read on with offset=501"
+    asked = files.read_file("long.txt", ctx, limit=2).splitlines()
+    assert asked == ["long.txt, lines 1-2 of 12", "1\tline 1", "2\tline 2"], "and no more wanted"
     last = files.read_file("long.txt", ctx, offset=12).splitlines()
     assert last == ["long.txt, lines 12-12 of 12", "12\tline 12"]
     with pytest.raises(ToolError, match="has 12 lines"):
