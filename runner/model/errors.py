@@ -33,9 +33,10 @@ OVERFLOW = (
     r"|too many (?:input )?tokens|`?inputs`? tokens \+ `?max_new_tokens"
     r"|prompt token count.{0,40}exceeds|contextwindowexceeded"
 )
+_COUNT = r"(\d{1,3}(?:[,_]\d{3})+|\d{3,8})\b(?![.,]\d| ?[km]\b)"
 WINDOW = (  # a number behind each: tokens the model, or this server of it, holds
-    r"context length (?:is|of)(?: only)? (\d{3,8})\b|context (?:size|window|length|limit) \((\d{3,8})\b"
-    r"|\d tokens? > (\d{3,8}) maximum|maximum number of tokens allowed \((\d{3,8})\)|n_ctx\D{1,4}(\d{3,8})\b"
+    rf"context length (?:is|of)(?: only)? {_COUNT}|context (?:size|window|length|limit) \({_COUNT}"
+    rf"|\d tokens? > {_COUNT} maximum|maximum number of tokens allowed \({_COUNT}|n_ctx\D{{1,4}}{_COUNT}"
 )
 NO_TOOLS = (
     r"not support tools|not support (?:function|tool)[ -]?call|support tool use"
@@ -75,7 +76,8 @@ def classify(
 def window_in(said: str) -> int | None:
     """Tokens a server says it holds, when it refuses a request as too large."""
     found = re.search(WINDOW, said, re.IGNORECASE)
-    return next((int(number) for number in found.groups() if number), None) if found else None
+    numbers = filter(None, found.groups()) if found else ()
+    return next((int(number.replace(",", "")) for number in numbers), None)
 
 
 def unreachable(where: str, reason: str, *, advice: str = "") -> ModelUnavailable:
