@@ -70,7 +70,7 @@ class Redactor:
             return False
         if self._values and any(value in text for value, _ in self._values):
             return False
-        return not any(map(text.lower().__contains__, _ALL_HINTS))
+        return not any(map(_lowered(text).__contains__, _ALL_HINTS))
 
     def stream(self) -> Stream:
         """For text that comes in pieces: a secret split over two of them never shows."""
@@ -322,8 +322,16 @@ _ALL_HINTS = ("key", "secret", "pass", "credential", "token", "bearer", "auth", 
 _HINTS = ("key", "secret", "passw", "passphrase", "credential", "token")
 
 
-def _without_named(text: str) -> str:
+def _lowered(text: str) -> str:
+    """In lower case, with the letters that a pattern takes for `s` and `i` when it ignores case."""
     lowered = text.lower()
+    if lowered.isascii():
+        return lowered
+    return lowered.replace("\u017f", "s").replace("\u0131", "i").replace("i\u0307", "i")
+
+
+def _without_named(text: str) -> str:
+    lowered = _lowered(text)
     if any(map(lowered.__contains__, _HINTS)):
         text = _NAMED.sub(_without_value, text)
     if "bearer" in lowered or "authorization" in lowered or "basic " in lowered:

@@ -174,6 +174,14 @@ def test_a_field_that_says_secret_is_masked():
     }
 
 
+@pytest.mark.parametrize("name", ["password", "secret", "token", "credential", "api_key"])
+def test_a_name_spelt_with_letters_that_look_the_same_still_says_secret(name):
+    for letter, alike in (("s", "\u017f"), ("k", "\u212a"), ("i", "\u0130"), ("i", "\u0131")):
+        spelt = name.replace(letter, alike)
+        assert PLAIN.value({spelt: "abc12345xyz"}) == {spelt: "[REDACTED:named]"}
+        assert "abc12345xyz" not in PLAIN.text(f"{spelt}=abc12345xyz")
+
+
 def test_a_cycle_does_not_hang():
     ring: dict = {}
     ring["ring"] = ring
