@@ -19,6 +19,10 @@ from .source import decode
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _FLAGS = frozenset(Flags.__dataclass_fields__)
 _SHORT = (*Flags.__dataclass_fields__, "parameters", "examples")  # one tool, without [[tools]]
+_MOST_DIGITS = 300  # of a number; one of 309 is no float any more
+_AS_DIGITS = bytes(
+    ord("9") if chr(c) in "0123456789abcdefABCDEF_" else ord(" ") for c in range(256)
+)
 _flags = lru_cache(256)(Flags)  # a catalogue has few different ones, and they never change
 RESERVED = frozenset(
     {"use_skill", "read_skill_file", "read_result", "tool_search", "agent", "remember", "recall"}
@@ -61,6 +65,9 @@ def read_toml(name: str, data: bytes) -> Manifest:
         document = tomli.loads(text)
     except (tomli.TOMLDecodeError, RecursionError) as error:
         raise SkillError(_toml_fault(name, str(error), text.rstrip().count("\n") + 1)) from error
+    except ValueError as error:  # the same limit as for JSON below
+        raise SkillError(_huge(name, text)) from error
+    _refuse_huge(name, text, data, document)
     _refuse(name, fields.problems(document, ""))
     return _manifest(name, document, document["name"])
 
@@ -88,11 +95,15 @@ def load_json(name: str, data: bytes) -> Any:
     """The JSON in a file of the skill; raises `SkillError` with the line."""
     text = decode(name, data)
     try:
-        return json.loads(text, object_pairs_hook=_unique)
+        document = json.loads(text, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
         raise SkillError(f"{name}:{error.lineno}: is not valid JSON: {error.msg}") from error
     except (ValueError, RecursionError) as error:
-        raise SkillError(f"{name}: is not valid JSON: {error}") from error
+        huge = "string conversion" in str(error)  # Python reads no decimal of over 4,300 digits
+        said = _huge(name, text) if huge else f"{name}: is not valid JSON: {error}"
+        raise SkillError(said) from error
+    _refuse_huge(name, text, data, document)
+    return document
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -102,6 +113,27 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"the key {twice!r} appears twice")
     return found
+
+
+def _refuse_huge(name: str, text: str, data: bytes, document: object) -> None:
+    """Numbers that are no float, or that cannot be written down, would fail wherever they come."""
+    if b"9" * _MOST_DIGITS not in data.translate(_AS_DIGITS):
+        return
+    parts = [document]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            parts.extend(part.values())
+        elif isinstance(part, list):
+            parts.extend(part)
+        elif isinstance(part, int) and abs(part) >= 10**_MOST_DIGITS:
+            raise SkillError(_huge(name, text))
+
+
+def _huge(name: str, text: str) -> str:
+    longest = max(re.finditer(r"[0-9a-fA-F_]+", text), key=lambda found: len(found[0]))
+    line = text.count("\n", 0, longest.start()) + 1
+    return f"{name}:{line}: holds a number of {len(longest[0]):,} digits; use a smaller one"
 
 
 def _toml_fault(name: str, message: str, last: int) -> str:

@@ -106,6 +106,12 @@ FINE = [
 ]
 
 
+def test_a_long_row_of_digits_in_a_text_is_no_number():
+    digits = "a1" * 400
+    text = f'manifest = 1\nname = "a"\ndescription = "{digits}"\n'
+    assert manifest.read_toml("skill.toml", text.encode()).description == digits
+
+
 @pytest.mark.parametrize(
     ("change", "says"), CASES, ids=[json.dumps(c, ensure_ascii=True)[:50] for c, _ in CASES]
 )
@@ -187,8 +193,13 @@ hooks = ["pre_tool_use"]
         (b'x = "C:\\Users"', "single quotes"),
         (b"a = 1\na = 2\n", "skill.toml"),
         (b"x = " + b"[" * 5000, "skill.toml"),
+        (b"a = 1\nx = " + b"9" * 5000, "skill.toml:2: holds a number of 5,000 digits"),
+        (b"a = 1\nx = " + b"9" * 400, "skill.toml:2: holds a number of 400 digits"),
+        (b"a = 1\nx = [{ y = 0x" + b"f" * 5000 + b" }]", "skill.toml:2: holds a number of 5,000"),
     ],
-    ids=["cut", "string", "utf-16", "latin-1", "bom", "nul", "windows path", "twice", "deep"],
+    ids=(
+        "cut string utf-16 latin-1 bom nul windows-path twice deep decimal no-float hexadecimal"
+    ).split(),
 )
 def test_a_file_that_is_no_toml_is_refused_with_its_line(data, says):
     with pytest.raises(SkillError) as caught:
@@ -204,8 +215,10 @@ def test_a_file_that_is_no_toml_is_refused_with_its_line(data, says):
         (b"[" * 100_000, "is not valid JSON"),
         (b"[]", "the whole must be an object"),
         (b'{"name": "a", "description": "d", "paramters": {}}', "did you mean 'parameters'"),
+        (b'{"name": "a",\n"timeout": ' + b"9" * 400 + b"}", "skill.json:2: holds a number of 400"),
+        (b'{"name": "a",\n"timeout": ' + b"9" * 5000 + b"}", "skill.json:2: holds a number of"),
     ],
-    ids=["cut", "twice", "deep", "list", "typo"],
+    ids=["cut", "twice", "deep", "list", "typo", "no float", "number"],
 )
 def test_a_file_that_is_no_descriptor_is_refused(data, says):
     with pytest.raises(SkillError) as caught:
