@@ -19,6 +19,7 @@ TEXT_CALLS_BEFORE_JSON = (
 )
 
 MOST_LEVELS = 100  # of arguments inside each other
+MOST_CUTS = 8  # until a text holds no part of a call any more
 _OPENED = re.compile(r"```[\w-]*\s*\Z")  # the fence around a call
 
 
@@ -84,9 +85,14 @@ def said(session: SessionState, reply: ModelReply, prepared: Prepared) -> str:
     if reply.tool_calls:
         return ""
     parsed = _parsed(session, reply, prepared)
-    if parsed.kind != "final" and parsed.span is not None:
-        before = replace(reply, text=_OPENED.sub("", reply.text[: parsed.span[0]]))
-        parsed = _parsed(session, before, prepared)
+    for _ in range(MOST_CUTS):
+        if parsed.kind == "final" or parsed.span is None:
+            break
+        begins = parsed.span[0]
+        if begins >= len(reply.text):  # a call that was cut off, and begins somewhere before
+            begins = max(0, reply.text.rfind("<"))
+        reply = replace(reply, text=_OPENED.sub("", reply.text[:begins]))
+        parsed = _parsed(session, reply, prepared)
     return parsed.text.strip() if parsed.kind == "final" else ""
 
 

@@ -69,6 +69,8 @@ def test_a_call_in_the_closing_reply_is_not_run_and_the_answer_is_the_runners_ow
         ('{"tool": "dump", "params": {"part": 9}}', ""),
         ('```json\n{"name": "dump", "arguments": {"part": 9}}\n```', ""),
         ('Two parts were read.\n{"tool": "dump", "params": {"part": 9}}', "Two parts were read."),
+        ('Two parts were read.\n<tool_call>{"name": "dump"', "Two parts were read."),
+        ("Two parts were read.\n<function=dump><parameter=part>", "Two parts were read."),
         ('{"answer": "Two parts were read."}', "Two parts were read."),
     ],
 )
