@@ -77,6 +77,7 @@ async def _attempt(
     silence: Silence,
 ) -> ModelReply:
     task = silence.begin(request.timeout)
+    before = task.cancelling()
     try:
         return await collect(
             model.complete(request),
@@ -87,11 +88,12 @@ async def _attempt(
             model=model.name,
         )
     except asyncio.CancelledError as error:
-        if not silence.fired:
+        if not silence.fired or task.cancelling() > before + 1:  # somebody else cancels as well
             raise
-        task.uncancel()
         raise ModelUnavailable(f"{model.name} sent nothing for {request.timeout:g} s") from error
     finally:
+        if silence.fired:
+            task.uncancel()
         silence.end()
 
 

@@ -12,6 +12,7 @@ from model_kit import ids, request
 
 from runner.errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable
 from runner.model.ask import ask
+from runner.model.base import Chunk
 from runner.model.ollama import OllamaModel
 from runner.model.scripted import ScriptedModel
 
@@ -154,4 +155,28 @@ def test_cancelling_the_caller_is_not_a_timeout():
             await task
         assert len(model.requests) <= 1
 
+    asyncio.run(run())
+
+
+def test_a_cancel_while_a_silent_request_is_taken_down_is_not_lost():
+    class Lingering(ScriptedModel):
+        async def complete(self, request):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                closing.set()
+                await asyncio.Event().wait()
+            yield Chunk()
+
+    async def run() -> None:
+        model = Lingering({"replies": []})
+        asking = ask(model, request(timeout=0.01), next_id=ids(), emit=lambda *_, **__: None)
+        task = asyncio.ensure_future(asking)
+        await closing.wait()
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=10)
+        assert done
+        assert task.cancelled()
+
+    closing = asyncio.Event()
     asyncio.run(run())
