@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.util
 import sys
@@ -18,7 +19,7 @@ from .shellhooks import ShellHooks
 def load_plugins(plugins: Plugins, config: Config, objects: Iterable[Any]) -> None:
     """Registers them all, in this order; raises `PluginError` for the first that is wrong."""
     disabled = set(config.plugins.disabled)
-    if _entry_points_exist():
+    if _entry_points():
         plugins.load_entry_points(disabled)
     for name in config.plugins.modules:
         if name not in disabled:
@@ -34,6 +35,20 @@ def load_plugins(plugins: Plugins, config: Config, objects: Iterable[Any]) -> No
         plugins.register(plugin, f"{type(plugin).__name__}-{number}")
 
 
+def unknown_disabled(config: Config, skills: Iterable[str]) -> list[str]:
+    """Disabled names that nothing has: the usual sign of a typing error."""
+    if not config.plugins.disabled:
+        return []
+    known = {*skills, *config.plugins.modules, *_entry_points()}
+    found = []
+    for name in config.plugins.disabled:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            found.append(f"plugins.disabled: there is no skill and no plugin {name!r}{hint}")
+    return found
+
+
 def _made(module: Any, name: str) -> Any:
     try:
         return module.make_plugin()
@@ -45,10 +60,10 @@ def _made(module: Any, name: str) -> Any:
         ) from error
 
 
-def _entry_points_exist() -> bool:
+def _entry_points() -> list[str]:
     from importlib.metadata import entry_points
 
-    return bool(entry_points(group="runner.plugins"))
+    return [point.name for point in entry_points(group="runner.plugins")]
 
 
 def _module(name: str, project: Path) -> Any:

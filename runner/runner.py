@@ -30,7 +30,7 @@ from .model.base import Model, ModelInfo
 from .model.choose import choose, make_model
 from .observing import EventPump
 from .opening import Plan, new_id
-from .plugin_loading import load_plugins
+from .plugin_loading import load_plugins, unknown_disabled
 from .plugins import Plugins, arguments_of_hooks
 from .redact import Redactor
 from .session import Session
@@ -255,6 +255,7 @@ class Runner:
         await self._skill_hooks.follow(snapshot)
         self._policy = _policy(c)
         self.warnings += unknown_skills(c, snapshot)
+        self.warnings += unknown_disabled(c, [skill.name for skill in snapshot.skills])
         self.warnings += self._policy.unmatched(tuple(snapshot.tools))
         self._watch(registry)
         await self._ready_model(plugins)

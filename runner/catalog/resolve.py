@@ -27,7 +27,7 @@ def resolve(
     tools: dict[str, Tool] = {}
     for found in skills:
         skill = found
-        if skill.live and skill.name in disabled:
+        if skill.name in disabled:
             skill = replace(
                 skill, state="disabled", reason="disabled by [plugins] disabled in the config"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
@@ -15,6 +15,7 @@ import click
 from ..config import Config, ModelConfig
 from ..errors import ConfigError, RunnerError
 from ..model.base import ModelInfo
+from ..plugin_loading import unknown_disabled
 from . import surroundings
 from .common import Common
 from .options import command
@@ -172,16 +173,19 @@ def _skills(config: Config) -> Iterator[Check]:
     yield Check("skills", level, f"{len(ready)} ready with {tools} tools", fix)
     wrong = sorted((s for s in found if not s.live), key=lambda s: s.state != "failed")
     for skill in wrong[:_MOST_NAMED]:
-        level = "error" if skill.state == "failed" else "warning"
+        level = _LEVELS.get(skill.state, "warning")
         said = f"{skill.name} is {skill.state}: {skill.reason}"
         yield Check("skills", level, said, f"runner skills check {skill.location}")
     if (more := len(wrong) - _MOST_NAMED) > 0:
         yield Check("skills", "warning", f"{more} more are not ready", "runner skills list")
+    for text in unknown_disabled(config, [skill.name for skill in found]):
+        yield Check("skills", "warning", text, "correct the name in [plugins] disabled")
     for root in config.paths.skills:
         if not root.is_dir():
             yield Check("skills", "warning", f"there is no folder {root}", f"mkdir -p {root}")
 
 
+_LEVELS: Mapping[str, Level] = {"failed": "error", "disabled": "ok"}
 _PARTS: tuple[Callable[[Config], Iterator[Check]], ...] = (
     *(_config, _model, _skills, surroundings.folders, surroundings.watch),
     *(surroundings.isolation, surroundings.system, surroundings.python),

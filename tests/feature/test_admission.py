@@ -108,6 +108,21 @@ def test_a_tool_of_a_skill_that_the_config_disables_is_not_offered_and_refused_a
     assert [t.name for t in made.model.requests[0].tools if t.name == "gone"] == []
 
 
+def test_a_disabled_name_that_nothing_has_is_told_with_what_it_may_have_been(tmp_path):
+    write(tmp_path / "skills", one_tool("weather"))
+    disabled = {"disabled": ["wether", "weather", "other.py", "it"], "modules": ["other.py"]}
+    config = k.settings(tmp_path, plugins=disabled, paths={"skills": ["skills"]})
+
+    async def test():
+        async with k.turns(tmp_path, [], config=config) as made:
+            assert made.runner.warnings == [
+                "plugins.disabled: there is no skill and no plugin 'wether'; did you mean 'weather'?",
+                "plugins.disabled: there is no skill and no plugin 'it'",
+            ]
+
+    k.go(test)
+
+
 # ---- do the arguments fit? ------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("given", "came", "coerced"),

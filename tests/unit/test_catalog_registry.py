@@ -132,6 +132,11 @@ def test_a_name_that_is_not_its_folders_is_a_warning(tmp_path):
     assert "differs from its folder 'other'" in skill.warnings[0]
 
 
+def test_a_disabled_skill_that_is_broken_is_disabled(tmp_path):
+    write(tmp_path / "s", {"echo/skill.toml": "name = [", "echo/skill.py": ""})
+    assert states(registry(tmp_path / "s", disabled={"echo"})) == {"echo": "disabled"}
+
+
 def test_a_disabled_skill_is_listed_and_not_offered(tmp_path):
     write(tmp_path / "s", one_tool("echo"))
     found = registry(tmp_path / "s", disabled={"echo"})

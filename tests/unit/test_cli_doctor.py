@@ -7,9 +7,11 @@ import subprocess
 import sys
 
 import pytest
+from skill_kit import one_tool, write
 
 from runner.catalog.filesystems import silent_mount, too_many
 from runner.cli import surroundings
+from runner.cli.doctor import _skills
 from runner.config import config_from
 
 
@@ -131,3 +133,15 @@ def test_isolation_says_what_confines(tmp_path):
     (check,) = surroundings.isolation(config(tmp_path))
     assert check.name == "isolation"
     assert check.level == "ok" or check.fix
+
+
+def test_a_skill_that_the_config_disables_is_nothing_to_mend(tmp_path):
+    write(tmp_path / "skills", {**one_tool("here"), **one_tool("gone")})
+    paths = {"skills": [str(tmp_path / "skills")]}
+    found = config(tmp_path, paths=paths, plugins={"disabled": ["gone", "her"]})
+    said = {check.found: check.level for check in _skills(found)}
+    assert said == {
+        "1 ready with 1 tools": "ok",
+        "gone is disabled: disabled by [plugins] disabled in the config": "ok",
+        "plugins.disabled: there is no skill and no plugin 'her'; did you mean 'here'?": "warning",
+    }
