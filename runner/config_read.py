@@ -279,7 +279,7 @@ def _bytes(path: Path) -> bytes:
 
 def _decoded(data: bytes) -> str:
     try:
-        if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:64]:
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in (data[:1], data[1:2]):
             raise Wrong("not UTF-8 (looks like UTF-16); save it as UTF-8")
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -172,6 +172,11 @@ def test_another_encoding_is_named(tmp_path, data, guess):
     assert guess in said
 
 
+def test_a_nul_character_is_told_with_its_line(tmp_path):
+    said = problem(tmp_path, b'[model]\nname = "a\0b"\n')
+    assert "line 2: not valid TOML: Illegal character '\\x00'" in said
+
+
 def test_a_file_that_is_not_there_or_no_file_is_one_line(tmp_path):
     for name, says in (("none.toml", "no such file"), (".", "not a file"), ("a\0b", "config")):
         with pytest.raises(ConfigError) as caught:
