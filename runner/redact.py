@@ -294,8 +294,10 @@ _NAME = (
     r"(?:api[_-]?key|access[_-]?key|account[_-]?key|auth[_-]?key|private[_-]?key|secret|passwd"
     r"|password|passphrase|credential|token)"
 )
-_NAMED = re.compile(
-    rf"({_NAME}([A-Za-z0-9_-]{{0,24}})\\?[\"']?\s{{0,3}}(?:=>|:=|[:=])\s{{0,3}}\\?[\"']?)"
+_GAP = r"[^\S\n]{0,3}"
+_NAMED = re.compile(  # the value may stand indented in the next line; a line of its own is none
+    rf"({_NAME}([A-Za-z0-9_-]{{0,24}})(?:\\?[\"'])?{_GAP}(?:=>|:=|[:=]){_GAP}"
+    rf"(?:\n[^\S\n]{{1,4}})?(?:\\?[\"'])?)"
     r"([^\s\"',;&<>()\[\]{}\\]{8,})",
     re.IGNORECASE,
 )
@@ -315,7 +317,7 @@ _PLACEHOLDER = re.compile(
 _OPEN_CHARS = 160
 _OPEN_NAME = re.compile(
     rf"(?:{_NAME}[A-Za-z0-9_-]{{0,24}}|bearer|basic|authorization:?)"
-    r"\\?[\"']?\s{0,3}(?:=>|:=|[:=])?\s{0,3}(?:token\s{0,3})?\S*\Z",
+    rf"\\?[\"']?{_GAP}(?:=>|:=|[:=])?{_GAP}(?:\n[^\S\n]{{0,4}})?(?:token\s{{0,3}})?\S*\Z",
     re.IGNORECASE,
 )
 _ALL_HINTS = ("key", "secret", "pass", "credential", "token", "bearer", "auth", "basic")

@@ -90,11 +90,21 @@ def test_a_token_after_an_escaped_newline_is_masked():
         "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
         "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI me@host",
         "3.11.7 2026-11-30T22:15:00Z sha256:0a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f6071829",
+        "deploy/env.example:4: API_KEY=\ndocs/setup.md:7: `API_KEY`, sent to every carrier",
+        json.dumps("env.example: API_KEY=\ndocs/setup.md:7: see there"),
         "eyJ is how base64 of a brace begins; eyJhbGciOiJIUzI1NiJ9 alone is no token",
     ],
 )
 def test_ordinary_text_is_left_alone(text):
     assert PLAIN.text(text) is text or PLAIN.text(text) == text
+
+
+@pytest.mark.parametrize("between", [" ", "", "\n  ", " \n\t"])
+def test_a_value_in_the_same_line_or_indented_in_the_next_is_masked(between):
+    text = f'password:{between}"hunter2-hunter3"\nname: x'
+    assert "hunter3" not in PLAIN.text(text)
+    stream = PLAIN.stream()
+    assert "hunter3" not in "".join([*map(stream.feed, text), stream.end()])
 
 
 # ---- values of the environment
