@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Any, Self
 
 from ..errors import ConfigError
 from ..events import Event
@@ -22,8 +22,8 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
 class EventsFile:
     """A listener that writes. `-` is stderr. Once a line cannot be written, it says so and stops.
 
-    Only an empty file or an earlier events file is written over, and never one in `records`, the
-    folder of the sessions' own records. A pipe or a device gets the lines as they come.
+    Only an empty file or an earlier events file is written over, and never a session's own record,
+    in `records` or in another state folder. A pipe or a device gets the lines as they come.
     """
 
     def __init__(self, name: str, console: Console, *, records: Path) -> None:
@@ -88,23 +88,28 @@ def _make_room(name: str, handle: int) -> None:
         raise ConfigError(f"--events {name}: is a disk; name a file")
     if not stat.S_ISREG(state.st_mode):
         return
-    if state.st_size and not _is_ours(name):
+    first = _first(name) if state.st_size else {}
+    if first is None:
         raise ConfigError(
             f"--events {name}: is there already and is no events file; "
             "remove it first, or name another file"
         )
+    real = Path(os.path.realpath(name))
+    if real.parent.name == "sessions" and real.stem == first.get("session"):
+        raise ConfigError(f"--events {name}: is the record of a session; name another file")
     os.truncate(handle, 0)
 
 
-def _is_ours(name: str) -> bool:
-    """Does it begin like an earlier run's events?"""
+def _first(name: str) -> dict[str, Any] | None:
+    """What it begins with, when that is like an earlier run's events."""
     with Path(name).open("rb") as file:
         line = file.readline(_LONGEST_LINE)
     try:
         first = json.loads(line)
     except (ValueError, RecursionError):
-        return False
-    return isinstance(first, dict) and isinstance(first.get("type"), str) and "seq" in first
+        return None
+    ours = isinstance(first, dict) and isinstance(first.get("type"), str) and "seq" in first
+    return first if ours else None
 
 
 def _why(name: str, error: OSError) -> str:

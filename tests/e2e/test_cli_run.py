@@ -175,6 +175,18 @@ def test_an_events_file_is_never_written_over_a_session(tmp_path):
     assert (project.folder / "state/sessions/s.jsonl").read_bytes() == record
 
 
+def test_an_events_file_is_never_written_over_a_session_of_another_state_folder(tmp_path):
+    with FakeServer([says("done"), says("never")]) as server:
+        project = Project(tmp_path / "p", url=server.url)
+        project("run", "x", "--session", "s")
+        record = project.folder / "state/sessions/s.jsonl"
+        before = record.read_bytes()
+        done = project("run", "y", "--state", "other", "--events", "state/sessions/s.jsonl")
+    assert done.code == 2
+    assert "is the record of a session; name another file" in done.err
+    assert record.read_bytes() == before
+
+
 def test_events_go_to_a_pipe_that_is_read_and_one_that_nobody_reads_is_refused(tmp_path):
     with FakeServer([says("done")]) as server:
         project = Project(tmp_path / "p", url=server.url)
