@@ -256,21 +256,26 @@ async def _shrink(
     turn.overflows += 1
     if turn.overflows > 1:
         raise error
-    _learn_window(session, str(error))
+    learned = _learns_window(session, str(error))
+    room = prepare(shared, session).budget.request if learned else 0
+    if window.tokens <= room * OVERFLOW_SHARE:
+        return  # what was too large is the room kept for the reply, which is smaller now
     budget = max(LEAST_BUDGET, int(window.tokens * OVERFLOW_SHARE))
     await _lower(shared, session, turn, budget)
     if window.tokens > budget:
         await _compacted(shared, session, turn, window.squeeze(budget))
-    if window.raw >= before:
+    if window.raw >= before and window.tokens > room:
         raise error
 
 
-def _learn_window(session: SessionState, said: str) -> None:
+def _learns_window(session: SessionState, said: str) -> bool:
     """A server may hold less than was thought; for the rest of the session that is what counts."""
     held = window_in(said)
-    if held is not None and LEAST_WINDOW <= held < session.context_window:
-        log.info("window.learned", tokens=held, thought=session.context_window)
-        session.context_window, session.prepared = held, None
+    if held is None or not LEAST_WINDOW <= held < session.context_window:
+        return False
+    log.info("window.learned", tokens=held, thought=session.context_window)
+    session.context_window, session.prepared = held, None
+    return True
 
 
 async def _compacted(shared: Shared, session: SessionState, turn: Turn, step: Step | None) -> None:

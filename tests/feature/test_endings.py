@@ -385,3 +385,27 @@ def test_a_window_the_server_names_is_kept_to_from_then_on(tmp_path):
     made = k.run(tmp_path, (), DUMP, model_object=model, context={"summarise": False})
     assert (made.result.status, model.refused) == ("completed", 1)
     assert made.all_valid()
+
+
+class Reserving(ScriptedModel):
+    """A server that counts the room asked for the reply as well, as most do."""
+
+    refused = 0
+
+    async def complete(self, request):
+        if request.max_tokens + sum(estimate(m.content) for m in request.messages) > 4096:
+            self.refused += 1
+            raise ContextOverflow(
+                "This model's maximum context length is 4096 tokens. However, you requested 4500 "
+                "tokens (404 in the messages, 4096 in the completion)."
+            )
+        async for chunk in super().complete(request):
+            yield chunk
+
+
+def test_a_request_that_was_too_large_with_its_reply_only_keeps_its_whole_context(tmp_path):
+    model = Reserving({"replies": [k.say("done")]})
+    settings = {"context_window": 32_000, "max_tokens": 4096}
+    made = k.run(tmp_path, (), model_object=model, model=settings)
+    assert (made.result.status, model.refused) == ("completed", 1)
+    assert not [kind for kind in made.types if kind.startswith("context.")]
