@@ -65,11 +65,17 @@ def _about_schema(error: ModelRefused) -> bool:
 
 async def closing_answer(shared: Shared, session: SessionState, turn: Turn, request: str) -> str:
     """One last request, to answer with what there is. Whatever it says, no call is executed."""
-    without = replace(prepare(shared, session), specs=(), spec_tokens=0, schema=None)
     note(session, request)
-    await _fit(shared, session, turn, without)
-    reply = await _ask(shared, session, turn, without)
-    return said(session, reply, without)
+    turn.overflows = 0
+    while True:
+        without = replace(prepare(shared, session), specs=(), spec_tokens=0, schema=None)
+        await _fit(shared, session, turn, without)
+        try:
+            reply = await _ask(shared, session, turn, without)
+        except ContextOverflow as error:
+            await _shrink(shared, session, turn, error)
+        else:
+            return said(session, reply, without)
 
 
 def note(session: SessionState, text: str) -> None:

@@ -409,3 +409,11 @@ def test_a_request_that_was_too_large_with_its_reply_only_keeps_its_whole_contex
     made = k.run(tmp_path, (), model_object=model, model=settings)
     assert (made.result.status, model.refused) == ("completed", 1)
     assert not [kind for kind in made.types if kind.startswith("context.")]
+
+
+def test_a_closing_request_that_is_too_large_is_sent_again_smaller(tmp_path):
+    replies = [DUMPS[0], OVERFLOW, k.say("what was found")]
+    limits = {"max_iterations": 1}
+    made = k.run(tmp_path, replies, DUMP, limits=limits, context={"summarise": False})
+    assert (made.result.status, len(made.model.requests)) == ("max_iterations", 3)
+    assert made.result.answer.startswith("what was found")
