@@ -194,9 +194,8 @@ def _may_hold_token(text: str) -> bool:
     Two passes in C, 5 µs for 4 kB, where looking for each beginning takes 100.
     """
     data = text.encode("utf-8", "replace")
-    if len(data.translate(None, b"0123456789")) == len(data):
-        return False
-    return _RUN in data.translate(_AS_RUNS)
+    has_digit = len(data.translate(None, b"0123456789")) < len(data)
+    return has_digit and _RUN in data.translate(_AS_RUNS)
 
 
 def _without_tokens(text: str) -> str:
