@@ -19,7 +19,7 @@ from .errors import (
 from .log import get_logger
 from .model.ask import ask
 from .model.base import ModelRequest
-from .model.errors import window_in
+from .model.errors import counts_reply, window_in
 from .offering import LEAST_BUDGET, Prepared, prepare
 from .reading import said
 from .state import SessionState, Shared, Turn, TurnCancelled, TurnEnded, charge
@@ -264,7 +264,7 @@ async def _shrink(
         raise error
     learned = _learns_window(session, str(error))
     room = prepare(shared, session).budget.request if learned else 0
-    if window.tokens <= room * OVERFLOW_SHARE:
+    if window.tokens <= room * OVERFLOW_SHARE and counts_reply(str(error)):
         return  # what was too large is the room kept for the reply, which is smaller now
     budget = max(LEAST_BUDGET, int(window.tokens * OVERFLOW_SHARE))
     await _lower(shared, session, turn, budget)

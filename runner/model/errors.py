@@ -80,6 +80,13 @@ def window_in(said: str) -> int | None:
     return next((int(number.replace(",", "")) for number in numbers), None)
 
 
+def counts_reply(said: str) -> bool:
+    """Does a server that refuses a request as too large count the room asked for the reply, too?"""
+    return (
+        re.search(r"completion|max_(?:new_)?tokens|output tokens", said, re.IGNORECASE) is not None
+    )
+
+
 def unreachable(where: str, reason: str, *, advice: str = "") -> ModelUnavailable:
     """The exception for a server that cannot be connected to."""
     return ModelUnavailable(

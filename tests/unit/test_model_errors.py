@@ -14,7 +14,7 @@ from runner.errors import (
     ReplyUnreadable,
     ToolsUnsupported,
 )
-from runner.model.errors import classify, read_retry_after, window_in
+from runner.model.errors import classify, counts_reply, read_retry_after, window_in
 
 OVERFLOWS = [
     "This model's maximum context length is 8192 tokens. However, your messages resulted in 9120 tokens.",
@@ -158,3 +158,9 @@ def test_retry_after_is_read_as_a_number_or_a_date(headers, seconds):
 )  # fmt: skip
 def test_the_window_a_server_names_is_understood(said, tokens):
     assert window_in(said) == tokens
+
+
+def test_a_server_that_counts_the_room_for_the_reply_says_so():
+    assert counts_reply("you requested 4500 tokens (404 in the messages, 4096 in the completion)")
+    assert counts_reply("`inputs` tokens + `max_new_tokens` must be <= 4096")
+    assert not counts_reply("However, your messages resulted in 9120 tokens.")
