@@ -422,9 +422,8 @@ def test_a_closing_request_that_is_too_large_is_sent_again_smaller(tmp_path):
 def test_a_request_whose_messages_are_too_large_is_made_smaller_even_when_it_seems_to_fit(tmp_path):
     said = "maximum context length is 8192 tokens. However, your messages resulted in 9120 tokens."
     refused = {"status": 400, "body": {"error": {"message": said}}}
-    made = k.run(
-        tmp_path, [*DUMPS[:2], refused, k.say("done")], DUMP, model={"context_window": 100_000}
-    )
+    tables = {"model": {"context_window": 100_000}, "context": {"summarise": False}}
+    made = k.run(tmp_path, [*DUMPS[:2], refused, k.say("done")], DUMP, **tables)
     assert made.result.status == "completed"
     sizes = [sum(len(m.content) for m in r.messages) for r in made.model.requests]
     assert sizes[3] < sizes[2]
