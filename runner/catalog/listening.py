@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,9 @@ class Listener:
         from watchdog.observers import Observer
 
         logging.getLogger("watchdog").setLevel(logging.WARNING)
+        # A folder made while its root begins to be watched is met twice. Where a host turns warnings
+        # into errors, saying so would end watchdog's thread.
+        warnings.filterwarnings("ignore", message="Callback with id", category=RuntimeWarning)
         self._mark = mark
         self._observer: Any = Observer()
         self._observer.daemon = True
