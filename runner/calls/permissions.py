@@ -263,10 +263,6 @@ def _rule(text: str, value: str) -> _Rule:
     return _Rule(text, found[1], found[2], _action(value))
 
 
-def _needs(tool: Tool) -> tuple[str, ...]:
-    return tool.flags.permissions
-
-
 def _matches(rule: _Rule, tool: Tool, arguments: JSON) -> bool:
     if not fnmatchcase(tool.name, rule.tool):
         return False
@@ -277,7 +273,7 @@ def _matches(rule: _Rule, tool: Tool, arguments: JSON) -> bool:
     main = _main_text(tool, arguments)
     if main is None:
         return False
-    if "command" in arguments or any(need.startswith("exec") for need in _needs(tool)):
+    if "command" in arguments or any(need.startswith("exec") for need in tool.flags.permissions):
         return permits(rule.pattern, main)
     return ".." not in main.split("/") and fnmatchcase(main, rule.pattern)
 
